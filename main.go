@@ -82,7 +82,7 @@ func endOnQuit() {
 	signal.Notify(quit, syscall.SIGQUIT)
 	<-quit
 	code := 128 + exitcode.Code(syscall.SIGQUIT)
-	launchenv.Farewell(exitcode.Errorf(code, "ended by SIGQUIT; nothing was saved (SIGTERM saves first; GOTRACEBACK=all shows where every goroutine was)"))
+	launchenv.Farewell(exitcode.Errorf(code, "ended by SIGQUIT; nothing was saved; SIGTERM saves before the run ends, and GOTRACEBACK=all shows the stack of every goroutine at SIGQUIT"))
 	os.Exit(int(code))
 }
 

@@ -31,7 +31,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Action: func(c *cli.Context) error {
 			// Only some kinds need a device: the others must run on hosts that have none.
 			if c.NArg() > 1 {
-				return exitcode.Errorf(exitcode.Usage, "bench accepts one argument, which must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve, but has %q", c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "bench accepts one argument, but has %q; choose from ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
@@ -61,7 +61,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return exitcode.Errorf(exitcode.Usage, "bench %s: the part must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve", what)
+				return exitcode.Errorf(exitcode.Usage, "bench %s is unknown; choose from ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve", what)
 			}
 		},
 	})

@@ -209,7 +209,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--steps -1", "--steps must be from 0 to 1000000, not -1"},
 		{"--dropout 1", "--dropout must be below 1, not 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
-		{"oops", "bench oops: the part must be ops, peak,"},
+		{"oops", "bench oops is unknown; choose from ops, peak,"},
 		{"ops start", "bench accepts one argument"},
 		{"experts --model gpt2-124m", "has no experts; use a model with experts, such as moe-237m"},
 		{"contexts --only nope", "no name of an exchange contains this text; choose from cp2 p2p,"},

@@ -76,7 +76,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: the model has no experts; use a model with experts, such as moe-237m", o.name)
 	}
 	if o.model.Experts.FFNHiddenSize%4 != 0 {
-		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: experts of %d channels cannot be divided into four", o.name, o.model.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: the experts have %d channels, which is not a multiple of 4; use another model", o.name, o.model.Experts.FFNHiddenSize)
 	}
 	// Three models on devices of their own, whose steps alternate.
 	times := extraShapes(o.model)

@@ -43,7 +43,7 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 	}
 	if o.graphs {
 		if why := e.Capture(); why != "" {
-			return exitcode.Errorf(exitcode.Usage, "CUDA graphs are not used: %s", why)
+			return exitcode.Errorf(exitcode.Usage, "--cuda-graph-impl local: CUDA graphs cannot be used: %s", why)
 		}
 	}
 	ops := tally{}

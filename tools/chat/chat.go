@@ -91,7 +91,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		words = append(words, dir)
 	}
 	if len(words) != 1 {
-		return o, exitcode.Errorf(exitcode.Usage, "name one model, as in monotron chat tuned/model, not %d", len(words))
+		return o, exitcode.Errorf(exitcode.Usage, "chat needs one model, as in monotron chat tuned/model, but has %d", len(words))
 	}
 	o.dir, o.load.Step = words[0], c.Int64("ckpt-step")
 	if o.load.Precision, err = command.Precision(c); err != nil {

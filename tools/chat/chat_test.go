@@ -185,9 +185,9 @@ func TestRefusals(t *testing.T) {
 		in    string
 		flags []string
 	}{
-		{exitcode.Usage, "name one model", "", nil},
+		{exitcode.Usage, "chat needs one model", "", nil},
 		{exitcode.Usage, "--max-new-tokens must be from 1 to ", "", []string{with, "--max-new-tokens", "0"}},
-		{exitcode.Usage, "name one model, as in monotron chat tuned/model, not 2", "", []string{with, "--load", without}},
+		{exitcode.Usage, "chat needs one model, as in monotron chat tuned/model, but has 2", "", []string{with, "--load", without}},
 		{exitcode.NoInput, "", "", []string{filepath.Join(with, "none")}},
 		{exitcode.Usage, "--system: the tokenizer of this model has no chat template", "", []string{without, "--system", "x"}},
 		{exitcode.Usage, "/system: the tokenizer of this model has no chat template", "/system x\n", []string{without}},

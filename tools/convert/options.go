@@ -110,7 +110,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		}
 	}
 	if store.IsURL(o.output) {
-		return nil, exitcode.Errorf(exitcode.Usage, "--output must be a path on disk, not %s; copy it to the bucket afterwards", o.output)
+		return nil, exitcode.Errorf(exitcode.Usage, "--output %s is not a path on disk; write to disk, and copy the output to the bucket afterwards", o.output)
 	}
 	var ok bool
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {

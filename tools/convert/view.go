@@ -69,7 +69,7 @@ func (o *options) holdsAhead(decoder checkpoint.Info, m *spec.Model) bool {
 // stages refuses a pipeline that the layers do not fill evenly.
 func (o *options) stages(m *spec.Model) error {
 	if m.NumLayers%max(1, o.write.Layout.PP*o.write.Layout.VP) != 0 {
-		return exitcode.Errorf(exitcode.Usage, "the %d layers of the model cannot be divided evenly among --pipeline-model-parallel-size %d stages of %d chunks; use other sizes", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
+		return exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %[2]d: the %[1]d layers of the model cannot be divided evenly among %[2]d stages of %[3]d chunks; use other sizes", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
 	}
 	return nil
 }

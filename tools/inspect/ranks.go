@@ -51,7 +51,7 @@ func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topolo
 	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
 	first, count := c.Int64("first"), c.Int64("count")
 	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
-		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: there are %d samples, which make %d iterations of %d", first, count, d.Len(), last, global)
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: there are %d samples, which make %d iterations of %d samples", first, count, d.Len(), last, global)
 	}
 	e := json.NewEncoder(w)
 	// A line for each rank, iteration and micro-batch.

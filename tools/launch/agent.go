@@ -28,8 +28,11 @@ func agent(in io.Reader) error {
 		return exitcode.Errorf(exitcode.Usage, "launch --agent can only be started by launch --hostfile: %w", err)
 	}
 	var p plan
-	if err := json.Unmarshal(line, &p); err != nil || len(p.Args) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "launch --agent: invalid plan: %v", err)
+	if err := json.Unmarshal(line, &p); err != nil {
+		return exitcode.Errorf(exitcode.Usage, "launch --agent: the plan on standard input is invalid: %v", err)
+	}
+	if len(p.Args) == 0 {
+		return exitcode.Errorf(exitcode.Usage, "launch --agent: the plan on standard input has no command")
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -63,7 +63,7 @@ func (o *options) newGathering() (*gathering, error) {
 	}
 	g.listener, err = rendezvous.Listen(addr)
 	if err != nil {
-		return nil, fmt.Errorf("host %d cannot listen at %s, where the hosts meet (the port above --master-port): %w", o.number0, addr, err)
+		return nil, fmt.Errorf("host %d cannot listen at %s, where the hosts meet (one port above --master-port): %w", o.number0, addr, err)
 	}
 	return g, nil
 }

@@ -103,10 +103,16 @@ func pairs(dir string) (prefixes []string, err error) {
 		}
 	}
 	for name := range names {
-		if !have[name+".idx"] || !have[name+".bin"] {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; the folder of --input must contain only pairs", filepath.Join(dir, name))
+		prefix, idx, bin := filepath.Join(dir, name), have[name+".idx"], have[name+".bin"]
+		switch {
+		case !idx && !bin:
+			return nil, exitcode.Errorf(exitcode.BadData, "%s.* is not a .bin/.idx pair; the folder of --input must contain only pairs", prefix)
+		case !idx:
+			return nil, exitcode.Errorf(exitcode.BadData, "%s.idx is missing, although %[1]s.bin exists; the folder of --input must contain only pairs", prefix)
+		case !bin:
+			return nil, exitcode.Errorf(exitcode.BadData, "%s.bin is missing, although %[1]s.idx exists; the folder of --input must contain only pairs", prefix)
 		}
-		prefixes = append(prefixes, filepath.Join(dir, name))
+		prefixes = append(prefixes, prefix)
 	}
 	if len(prefixes) == 0 {
 		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no .bin/.idx pair", dir)

@@ -193,7 +193,7 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 		return nil, err
 	}
 	if report.Help {
-		return nil, exitcode.Errorf(exitcode.Usage, "pretrain_gpt --help lists its flags")
+		return nil, exitcode.Errorf(exitcode.Usage, "plan run cannot plan --help; for the flags of pretrain_gpt, run `pretrain_gpt --help` without plan run")
 	}
 	if err := known.setVocab(&config, report); err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (l *layouts) read(text []byte, measured string) error {
 	if errors.Is(err, io.EOF) {
 		return exitcode.Errorf(exitcode.BadData, "the file is empty; its first line must have the names of columns")
 	} else if err != nil {
-		return exitcode.Errorf(exitcode.BadData, "a line of column names is missing: %w", err)
+		return exitcode.Errorf(exitcode.BadData, "the first line, with the names of the columns, is not valid CSV: %w", err)
 	}
 	l.header = slices.Clone(head)
 	for i, name := range l.header {
@@ -210,7 +210,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
 		model := sizes["tp"] * sizes["pp"] * sizes["cp"]
 		if n%model != 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be divided into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
+			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be divided into copies of the model with %d devices each (tp %d x pp %d x cp %d)", sizes["nodes"], l.machine.PerNode, model, sizes["tp"], sizes["pp"], sizes["cp"])
 		}
 		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d need %d devices, but %d nodes have %d: dp %d is used instead\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
 		world = n

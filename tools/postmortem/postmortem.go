@@ -40,7 +40,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "the folder is missing; give the --run-folder of a run as FOLDER")
+				return exitcode.Errorf(exitcode.Usage, "postmortem needs one FOLDER, the --run-folder of a run, but has %d arguments", c.Args().Len())
 			}
 			return run(c.Args().First(), c.Int("last"), c.String("trace"), os.Stdout)
 		},
@@ -85,7 +85,7 @@ func read(folder string) ([]*health.Flight, error) {
 		return nil, exitcode.Errorf(exitcode.NoInput, "%s does not exist; give a --run-folder", folder)
 	}
 	if len(files) == 0 {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no flight records; give a --run-folder (those of earlier runs are in before_1 and so on)", folder)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no flight records; give a --run-folder (its folders before_1, before_2 and so on have the records of earlier runs)", folder)
 	}
 	var flights []*health.Flight
 	for _, path := range files {

@@ -69,7 +69,7 @@ func openTokens(path string, eod int32) (*dataset.Indexed, error) {
 		return dataset.Open(prefix)
 	}
 	if !dataset.IsTokenFile(path) {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s is neither the prefix of a pair nor a .bin file", path)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s is neither the prefix of a .bin/.idx pair nor a .bin file of token ids", path)
 	}
 	return dataset.OpenTokens(path, eod)
 }

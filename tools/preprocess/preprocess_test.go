@@ -223,7 +223,7 @@ func TestInputsThatLeaveNothing(t *testing.T) {
 	for line, want := range map[string]string{
 		"--input in/bad.jsonl --output-prefix y --on-bad-line skip" + null:                       "y: all 2 lines of the input were left out",
 		"--input in/bad.jsonl --output-prefix y --on-bad-line skip --partitions 2" + null:        "y: all 2 lines of the input were left out",
-		"--input in/latin.txt --output-prefix y --tokenizer-type GPT2BPETokenizer":               "in/latin.txt: not UTF-8 text, which --input-format text needs; if the text is Latin-1, use `iconv -f LATIN1 -t UTF-8` to convert it",
+		"--input in/latin.txt --output-prefix y --tokenizer-type GPT2BPETokenizer":               "in/latin.txt is not UTF-8 text, which --input-format text needs; if the text is Latin-1, use `iconv -f LATIN1 -t UTF-8` to convert it",
 		"--input in/latin.jsonl --output-prefix y --tokenizer-type GPT2BPETokenizer --workers 1": "byte 0xe9 is not UTF-8; if the text is Latin-1, use `iconv -f LATIN1",
 		"--input in/latin.jsonl --output-prefix y --tokenizer-type CharTokenizer":                "can make its vocabulary only from text files",
 	} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"monotron/dataset/jsonl"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 )
 
@@ -20,7 +21,7 @@ func (o *options) setShard(text string) error {
 	i, err := strconv.ParseInt(first, 10, 64)
 	n, err2 := strconv.ParseInt(last, 10, 64)
 	if err != nil || err2 != nil || i < 1 || i > n || n > mostShards {
-		return exitcode.Errorf(exitcode.Usage, "--shard must be I/N, as in 3/8, with I from 1 to N and N at most %d, not %q", mostShards, text)
+		return exitcode.Errorf(exitcode.Usage, "--shard %s is not of the form I/N, as in 3/8; I must be from 1 to N, and N at most %d", argv.Shown(text), mostShards)
 	}
 	// Sizes of all files.
 	var total int64

@@ -104,7 +104,7 @@ func TestShardErrors(t *testing.T) {
 		t.Error(err)
 	}
 	for _, text := range []string{"0/2", "3/2", "1", "a/b", "1/2000000", "-1/2", "1/2/3"} {
-		if err := run("--input", file, "--shard", text); err == nil || !strings.Contains(err.Error(), "must be I/N") {
+		if err := run("--input", file, "--shard", text); err == nil || !strings.Contains(err.Error(), "is not of the form I/N") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

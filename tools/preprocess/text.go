@@ -31,7 +31,7 @@ func (o *options) text(c *cli.Context) error {
 			return err
 		}
 		if !utf8.Valid(data) {
-			return exitcode.Errorf(exitcode.BadData, "%s: not UTF-8 text, which --input-format text needs; %s", path, tokenizer.Latin1)
+			return exitcode.Errorf(exitcode.BadData, "%s is not UTF-8 text, which --input-format text needs; %s", path, tokenizer.Latin1)
 		}
 		most -= int64(len(data))
 		texts[i] = unsafe.String(unsafe.SliceData(data), len(data)) // nobody changes it

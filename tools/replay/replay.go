@@ -34,7 +34,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "compute on this device: auto, cpu, cuda or ref (default: the recorded run's)"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "the folder is missing; give the record of one step, such as runs/7/nonfinite_0000007")
+				return exitcode.Errorf(exitcode.Usage, "replay needs one FOLDER, the record of a step, such as runs/7/nonfinite_0000007, but has %d arguments", c.Args().Len())
 			}
 			return training.Replay(c.Args().First(), c.String("device"), open, os.Stdout)
 		},

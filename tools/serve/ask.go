@@ -172,8 +172,12 @@ func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 	bias := map[int32]float64{}
 	for key, b := range q.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
-		if err != nil || id < 0 || int(id) >= l.Vocab || !(b >= -100 && b <= 100) {
-			*all = append(*all, wrong("logit_bias", "the id %.40q or the value %g is out of range: ids are from 0 to %d, values from -100 to 100", key, b, l.Vocab-1))
+		if err != nil || id < 0 || int(id) >= l.Vocab {
+			*all = append(*all, wrong("logit_bias", "%.40q is not a token id; ids are from 0 to %d", key, l.Vocab-1))
+			continue
+		}
+		if !(b >= -100 && b <= 100) {
+			*all = append(*all, wrong("logit_bias", "the value of id %d must be from -100 to 100, not %g", id, b))
 			continue
 		}
 		if bias[int32(id)] = b; b == -100 {

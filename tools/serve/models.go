@@ -129,7 +129,7 @@ func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) e
 	}
 	for i, id := range q.Tokens {
 		if id < 0 || int(id) >= l.Vocab {
-			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.Vocab-1)
+			return wrong("tokens", "entry %d is %d; ids are from 0 to %d", i, id, l.Vocab-1)
 		}
 	}
 	text := l.Tok.Decode(q.Tokens)
@@ -168,7 +168,7 @@ func (p *prompts) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-var errNoPrompt = wrong("prompt", "the value must be a string, a list of token ids, or a list of strings or of such lists")
+var errNoPrompt = wrong("prompt", "the value must be a string, a list of strings, a list of token ids, or a list of lists of token ids")
 
 // opening gives the first character of a JSON value and, of a list, its first item's.
 func opening(data []byte) (first, second byte) {
@@ -205,7 +205,7 @@ func (p *prompts) each(l *loaded, plain bool) (all [][]int32, err error) {
 	}
 	all = append(all, p.ids...)
 	if len(all) == 0 {
-		return nil, wrong("prompt", "the field is missing; it must be a string, a list of token ids, or a list of strings or of such lists")
+		return nil, wrong("prompt", "the field is missing; it must be a string, a list of strings, a list of token ids, or a list of lists of token ids")
 	}
 	return all, nil
 }

@@ -46,7 +46,7 @@ func seatOf(o *options, open func() (*device.Device, error), threads bool) (*sea
 		return at, nil
 	}
 	if n := o.layout.Ranks(); n != p.Size {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s started %d ranks; --tensor-model-parallel-size, --pipeline-model-parallel-size and --expert-model-parallel-size make %d", p.Launcher, p.Size, n)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s started %d ranks, but --tensor-model-parallel-size, --pipeline-model-parallel-size and --expert-model-parallel-size need %d", p.Launcher, p.Size, n)
 	}
 	at.launched = p
 	if !threads {

@@ -164,7 +164,7 @@ func readAdapters(words []string, base string) (list []inference.Adapter, err er
 		name, dir, found := strings.Cut(word, "=")
 		switch {
 		case !found || name == "" || dir == "":
-			return nil, exitcode.Errorf(exitcode.Usage, "--adapter must be NAME=DIR, the name that requests use and the adapter's folder, not %s", word)
+			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s is not of the form NAME=DIR; NAME is the model name that requests use, DIR the adapter's folder", word)
 		case seen[name]:
 			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: the model or another adapter already has the name %s; choose another name", word, name)
 		}

@@ -225,7 +225,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: the value is of type string, but must be of type float64"},
 		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: the value must be from 0 to 100, not -1; top_p: the value must be from 0 to 1, not 2"},
-		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: the value must be a string, a list of token ids, or a list of strings or of such lists"},
+		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: the value must be a string, a list of strings, a list of token ids, or a list of lists of token ids"},
 		{"/v1/completions", `{"n": 1, "prompt": "a\ud83d"}`, 400, "prompt", `prompt: the value is not valid text: byte 21: a lone surrogate (\ud800 to \udfff without the other half), which is not a character`},
 		{"/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\xff\"]}", 400, "stop", "stop: the value is not valid text: byte 26: 0xff is not UTF-8"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "text", "text": "\ude00"}]}]}`, 400, "messages", `messages: the value is not valid text: byte 69: a lone surrogate (\ud800 to \udfff without the other half), which is not a character`},
@@ -498,7 +498,7 @@ func TestAdaptersByName(t *testing.T) {
 func TestAdaptersAreRefused(t *testing.T) {
 	dir := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
 	for says, args := range map[string][]string{
-		"--adapter must be NAME=DIR":                 {"--adapter", "x"},
+		"--adapter x is not of the form NAME=DIR":    {"--adapter", "x"},
 		"the model or another":                       {"--adapter", "base=" + dir},
 		"--follow cannot be combined with --adapter": {"--adapter", "a=" + dir, "--follow"},
 		"adapter a:": {"--adapter", "a=" + dir, "--port", "0"},

@@ -86,7 +86,7 @@ func TestJSON(t *testing.T) {
 func TestUnknownLayout(t *testing.T) {
 	for add, want := range map[string]string{
 		"--only zzz":             "the names are: dp2; dp2 optim; ",
-		"--only zzz --mutate":    "no layout that --mutate breaks of up to 2 ranks has all the words of --only \"zzz\"; the names are: pp2 vp2; dp2 optim; ",
+		"--only zzz --mutate":    "no layout of up to 2 ranks into which --mutate can inject a fault has all the words of --only \"zzz\"; the names are: pp2 vp2; dp2 optim; ",
 		"--stride 0":             "--stride must be from 1 to",
 		"--only tp2 --steps 1 x": `unexpected argument "x"; write every value after its flag`,
 	} {

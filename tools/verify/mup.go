@@ -38,11 +38,11 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 	widths, limit := c.IntSlice("widths"), c.Float64("limit")
 	for i, w := range widths {
 		if w%16 != 0 || i > 0 && w <= widths[i-1] {
-			return exitcode.Errorf(exitcode.Usage, "--widths must be multiples of 16, and each must be larger than the one before, not %v", widths)
+			return exitcode.Errorf(exitcode.Usage, "--widths %v: each width must be a multiple of 16, and larger than the one before", widths)
 		}
 	}
 	if len(widths) < 2 {
-		return exitcode.Errorf(exitcode.Usage, "--widths must have at least two numbers, not %v", widths)
+		return exitcode.Errorf(exitcode.Usage, "--widths %v: at least two widths are needed", widths)
 	}
 	r, err := coordinates.Check(coordinates.Options{Widths: widths, Steps: c.Int("steps"), LR: c.Float64("lr"), Standard: c.Bool("standard"),
 		Open: func() (*device.Device, error) { return open(c.String("device")) }, OnWidth: func(int) {}})

@@ -103,12 +103,12 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 			}
 		}
 	}
-	what := "layout"
+	what := fmt.Sprintf("layout of up to %d ranks", o.World)
 	if o.Mutate {
-		what = "layout that --mutate breaks"
+		what += " into which --mutate can inject a fault"
 	}
 	if len(names) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "no %s of up to %d ranks is legal for this model; give a larger --world-size", what, o.World)
+		return exitcode.Errorf(exitcode.Usage, "this model has no legal %s; give a larger --world-size", what)
 	}
 	const few = 12
 	more := ""
@@ -116,7 +116,7 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 		more = fmt.Sprintf(" and %d more", len(names)-few)
 		names = names[:few]
 	}
-	return exitcode.Errorf(exitcode.Usage, "no %s of up to %d ranks has all the words of --only %q; the names are: %s%s", what, o.World, o.Only, strings.Join(names, "; "), more)
+	return exitcode.Errorf(exitcode.Usage, "no %s has all the words of --only %q; the names are: %s%s", what, o.Only, strings.Join(names, "; "), more)
 }
 
 // chosenModels is the model of the flags that are not verify's own, or the shapes.

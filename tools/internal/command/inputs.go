@@ -147,7 +147,7 @@ func input(word, format string) (files []string, left map[string]int, err error)
 	}
 	for _, f := range found {
 		if info, err := os.Stat(f); err == nil && info.IsDir() && !pair(f) {
-			return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name only this folder, or name files", word, f)
+			return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; give either one folder or only files", word, f)
 		}
 	}
 	return found, nil, nil

@@ -69,7 +69,7 @@ func (w Way) Time(ctx context.Context, device string, world int) ([]float64, err
 	lines := strings.Split(strings.TrimSpace(said[0].String()), "\n")
 	var times []float64
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &times); err != nil || len(times) != len(Bytes) {
-		return nil, fmt.Errorf("its message was %q", lines[len(lines)-1])
+		return nil, fmt.Errorf("rank 0 must print a list of %d times, but printed %q", len(Bytes), lines[len(lines)-1])
 	}
 	return times, nil
 }

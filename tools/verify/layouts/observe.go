@@ -66,8 +66,8 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 		// Row i·samples + j belongs to sample j: its own rows, at the positions that this rank has.
 		for j, ids := range samples {
 			number := t.data.number(ids)
-			if number < 0 || number >= int64(t.config.GlobalBatchSize*t.config.Tuning.Sequences()) {
-				return exitcode.Errorf(exitcode.Differs, "sample %d is not one of the first %d samples", number, t.config.GlobalBatchSize)
+			if first := int64(t.config.GlobalBatchSize * t.config.Tuning.Sequences()); number < 0 || number >= first {
+				return exitcode.Errorf(exitcode.Differs, "the first step read sample %d, but it must read only the first %d samples, as the run on one rank does", number, first)
 			}
 			var own []float64
 			for i := j; i < len(rows); i += len(samples) {

@@ -124,7 +124,7 @@ func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, 
 	}
 	defer f.Close()
 	if r.MicroRows < 1 || r.MicroRows > 1<<16 || r.Micros > 1<<16 {
-		return nil, nil, r.bad("%d micro-batches of %d rows are not possible in a case", r.Micros, r.MicroRows)
+		return nil, nil, r.bad("there are %d micro-batches of %d rows; a case may have at most %d micro-batches, of 1 to %[3]d rows", r.Micros, r.MicroRows, 1<<16)
 	}
 	// Rows of tokens, labels and weights [rows, n].
 	rows := int64(r.Micros) * int64(r.MicroRows)

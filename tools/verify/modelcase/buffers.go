@@ -96,7 +96,7 @@ func (w *weights) checkNames(config *config.Run) error {
 	}
 	unknown := slices.DeleteFunc(w.file.Names(), func(name string) bool { return known[name] })
 	if len(unknown) > 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s: the model does not have the tensor %q (%d such tensors)", w.file.Path, unknown[0], len(unknown))
+		return exitcode.Errorf(exitcode.BadData, "%s: %d tensors are not part of the model, such as %q", w.file.Path, len(unknown), unknown[0])
 	}
 	return nil
 }

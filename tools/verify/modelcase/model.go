@@ -273,13 +273,13 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		case "mtp_logits":
 			i, err := strconv.Atoi(rest)
 			if err != nil || found.ahead[i] == nil {
-				return exitcode.Errorf(exitcode.BadData, "%s: %q does not name a depth of multi-token prediction of the model", expected.Path, name)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q: the model has no such depth of multi-token prediction", expected.Path, name)
 			}
 			got, tolerance = found.ahead[i], "logits_abs"
 		case "hidden":
 			i, err := strconv.Atoi(rest)
 			if err != nil || i < 0 || i >= len(found.hidden) {
-				return exitcode.Errorf(exitcode.BadData, "%s: %q does not name a layer of a model with %d layers", expected.Path, name, t.config.Model.NumLayers)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q: the model has no such layer; it has %d layers", expected.Path, name, t.config.Model.NumLayers)
 			}
 			got = found.hidden[i]
 		case "router":

@@ -305,7 +305,7 @@ func TestBadCases(t *testing.T) {
 		"too many steps":   {replace("[\n   {\n    \"iteration\": 1,", "[{}, {}, {\n    \"iteration\": 1,"), exitcode.BadData, "14 iterations"},
 		"small vocabulary": {replace("--vocab-size 132", "--vocab-size 131"), exitcode.BadData, "shape"},
 		"huge model":       {replace("--num-layers 2", "--num-layers 20000"), exitcode.BadData, "too large"},
-		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), exitcode.BadData, "1 to 8 tokens"},
+		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), exitcode.BadData, "from 1 to 8"},
 		"cut weights": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "weights.safetensors"), func(raw []byte) []byte { return raw[:len(raw)-8] })
 		}, exitcode.BadData, "weights.safetensors"},

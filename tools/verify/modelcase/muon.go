@@ -143,8 +143,11 @@ func (v *muonVariant) config() optimizer.Config {
 
 // muonSteps makes a variant's steps and compares the matrices after those that the file has.
 func (r *run) muonSteps(v muonVariant, steps int, inputs, expected *tensors) error {
-	if optimizer.Coefficients(v.Coefficients) == nil || len(v.SplitQKV) != 0 && len(v.SplitQKV) != 3 {
-		return r.bad("%s: the coefficients %q are unknown, or split_qkv %v does not have three sizes", v.Name, v.Coefficients, v.SplitQKV)
+	if optimizer.Coefficients(v.Coefficients) == nil {
+		return r.bad("%s: the coefficients %q are unknown", v.Name, v.Coefficients)
+	}
+	if len(v.SplitQKV) != 0 && len(v.SplitQKV) != 3 {
+		return r.bad("%s: split_qkv %v must have three sizes", v.Name, v.SplitQKV)
 	}
 	params, err := r.muonParams(v, inputs)
 	if err != nil {
@@ -197,7 +200,7 @@ func (r *run) muonParams(v muonVariant, inputs *tensors) (params []*mpu.Param, e
 		if matrix == "qkv" && v.SplitQKV != nil {
 			p.QKV = [3]int64(v.SplitQKV)
 			if group := p.QKV[0] + p.QKV[1] + p.QKV[2]; slices.Min(v.SplitQKV) < 1 || shape[0]%group != 0 {
-				return nil, r.bad("%s: split_qkv %v does not divide %d rows", v.Name, v.SplitQKV, shape[0])
+				return nil, r.bad("%s: split_qkv %v: each size must be at least 1, and their sum must divide the %d rows", v.Name, v.SplitQKV, shape[0])
 			}
 		}
 		params = append(params, p)

@@ -21,7 +21,7 @@ type pipelineRow struct {
 func (r *run) runPipelineOrders() error {
 	return rows(r, func(name string, row pipelineRow) error {
 		if row.Stages < 1 || row.Chunks < 1 || row.Micros < 1 || row.Stages > 1024 || row.Chunks > 1024 || row.Micros > 1<<16 {
-			return r.bad("%s: %d stages of %d chunks with %d micro-batches are not possible in a case", name, row.Stages, row.Chunks, row.Micros)
+			return r.bad("%s: there are %d stages, %d chunks and %d micro-batches; a case may have 1 to 1024 stages, 1 to 1024 chunks and 1 to %d micro-batches", name, row.Stages, row.Chunks, row.Micros, 1<<16)
 		}
 		for _, noOverlap := range []bool{false, true} {
 			c := schedule.Config{Stages: row.Stages, Chunks: row.Chunks, Micros: row.Micros, Group: row.Group, NoOverlap: noOverlap}

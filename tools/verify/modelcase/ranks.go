@@ -62,7 +62,7 @@ func (r *run) world(c *caseFile, steps int) (*world, error) {
 		err = r.small(&config)
 	}
 	if err == nil && config.Layout.Sizes().World() > maxRanks {
-		err = r.bad("%d ranks are too many for a case", config.Layout.Sizes().World())
+		err = r.bad("%d ranks are too many; a case may have at most %d", config.Layout.Sizes().World(), maxRanks)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: the case's flags: %w", r.Name, err)

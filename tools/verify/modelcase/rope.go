@@ -49,7 +49,7 @@ func (r *run) runRope() error {
 		}
 		for _, at := range row.At {
 			if at.Position < 0 || at.Position > maxRopePosition {
-				return r.bad("%s: position %d is out of range", name, at.Position)
+				return r.bad("%s: position %d is out of range; positions must be from 0 to %d", name, at.Position, maxRopePosition)
 			}
 			if at.Frequencies == nil {
 				at.Frequencies = row.At[0].Frequencies

@@ -74,7 +74,7 @@ func (n *routedNumbers) row(experts int, chosen, sent, weights []float64, counts
 func (r *run) compareRouted(t *trial, all routings, name string, expected *tensors) error {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 {
-		return exitcode.Errorf(exitcode.BadData, "%s: %q is not router.LAYER.WHAT", expected.Path, name)
+		return exitcode.Errorf(exitcode.BadData, "%s: %q is not of the form router.LAYER.WHAT", expected.Path, name)
 	}
 	layer, err := strconv.Atoi(parts[1])
 	n := all[layer]

@@ -187,8 +187,11 @@ func batchFirst(x []float64, batch, width int) []float64 {
 // leaves out: positions 0, 1, .. and samples 0, 1, ..
 func newMicro(c *config.Run, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
 	m := &engine.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
-	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
-		return nil, exitcode.Errorf(exitcode.BadData, "there are %d rows of tokens; at least one row of 1 to %d tokens is expected", len(tokens), c.SeqLength)
+	if len(tokens) == 0 {
+		return nil, exitcode.Errorf(exitcode.BadData, "there are no rows of tokens; at least one is needed")
+	}
+	if n := len(tokens[0]); n == 0 || n > c.SeqLength {
+		return nil, exitcode.Errorf(exitcode.BadData, "row 0 has %d tokens; it must have from 1 to %d", n, c.SeqLength)
 	}
 	vocab := c.Model.VocabSize
 	for j, row := range tokens {

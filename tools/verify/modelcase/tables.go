@@ -142,7 +142,7 @@ func (r *run) runBatchSize() error {
 func (r *run) batchAt(name string, sizes *config.BatchSizes, early error, raw json.RawMessage) error {
 	var parts []any
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) < 3 {
-		return r.bad("%s: %s is not a list that describes an iteration", name, raw)
+		return r.bad("%s: %s must be a list of at least three values, which describes an iteration", name, raw)
 	}
 	consumed, ok := parts[0].(float64)
 	if !ok {
