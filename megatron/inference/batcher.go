@@ -104,7 +104,7 @@ func (b *Batcher) fits(s *sequence) bool {
 
 // errNeverFits ends a sequence that would wait for ever, and all others behind it. Check refuses
 // such requests, so that this is a fault of ours.
-var errNeverFits = errors.New("the text has more positions than the model or the KV cache")
+var errNeverFits = errors.New("internal error: a text was accepted that has more positions than the model or the KV cache; report this with the request")
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {

@@ -59,7 +59,7 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 		}
 		off := relative(t.results[i], once[i], own[i])
 		if !(off <= trialTolerance) {
-			return 0, fmt.Errorf("in a trial, the %s of cuDNN's attention differed by %.1f%% from those of monotron's kernels", name, 100*off)
+			return 0, fmt.Errorf("in a trial, the %s of cuDNN's attention differed by %.1f%% from the result of monotron's kernels", name, 100*off)
 		}
 		difference = max(difference, off)
 	}

@@ -34,7 +34,7 @@ func TestFuseAttention(t *testing.T) {
 	}{
 		{"grouped queries", "", grouped, run, ""},
 		{"normed queries and keys", "", normed, run, ""},
-		{"wrong numbers", "wrong", grouped, run, "in a trial, the output of cuDNN's attention differed by 5.0% from those of monotron's kernels"},
+		{"wrong numbers", "wrong", grouped, run, "in a trial, the output of cuDNN's attention differed by 5.0% from the result of monotron's kernels"},
 		{"other numbers each time", "drift", grouped, run, "in a trial, two runs of cuDNN's attention gave different bits"},
 		{"it fails", "refused", grouped, run, "cuDNN's attention: "},
 		{"window", "", window, run, "a sliding window"},

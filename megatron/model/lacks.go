@@ -42,8 +42,10 @@ func lacks(d *device.Device, m *spec.Model) error {
 	// Combinations of Gemma 4, whose layers are written for its own settings only.
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormFull || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm (of each head, before RoPE) and --v-layernorm")
-	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormFull || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
-		return bad("--kv-shared-layers %d needs a larger --num-layers (not %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
+	case m.KVShared > 0 && m.KVShared >= m.NumLayers:
+		return bad("--kv-shared-layers must be below --num-layers %d, not %d", m.NumLayers, m.KVShared)
+	case m.KVShared > 0 && (!m.QKNorm || m.QKNormFull || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
+		return bad("--kv-shared-layers %d needs --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared)
 	case m.KVShared > 0 && !m.AllHaveKeys():
 		return bad("--kv-shared-layers %d: a layer with a window needs the keys and values of an earlier layer with a window, and a layer without a window those of an earlier layer without one, but there is no such layer; lower --kv-shared-layers", m.KVShared)
 	case m.WideShared && m.KVShared == 0:

@@ -69,7 +69,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.UncutHeads(tp) != "":
 		return exitcode.Errorf(exitcode.Usage, "%s", m.UncutHeads(tp))
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
-		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks: the communication group of the %d ranks that share a query group is missing", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %d query groups on %d ranks: the communication group of the %d ranks that share a query group is missing; report this with the command line", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
 		return bad("both the %d query groups of some layers and the %d query groups of the others", m.NumQueryGroups, m.Full.NumQueryGroups)
 	// Linear attention and convolutions are cut by key heads and channels, over context-parallel ranks too.
@@ -92,7 +92,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case c.shares() && p.Embedding == nil:
-		return exitcode.Errorf(exitcode.Internal, "an embedding on two stages needs the communication group of these stages")
+		return exitcode.Errorf(exitcode.Internal, "internal error: an embedding on two stages needs the communication group of these stages; report this with the command line")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 	for layer := range m.NumLayers {
 		groups := max(1, m.AttentionOf(layer).NumQueryGroups/p.TP.Size()) // on a rank
 		if c, kind := p.contextOf(layer); c.Heads > 1 && groups%c.Heads != 0 {
-			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: the %d ranks that exchange heads must divide the %d query groups of a rank; use p2p or all_gather", kind, c.Heads, groups)
+			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: %d ranks exchange heads, but %[2]d does not divide the %d query groups of each tensor-parallel rank; use p2p or all_gather", kind, c.Heads, groups)
 		}
 	}
 	return nil

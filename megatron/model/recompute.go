@@ -67,7 +67,7 @@ func (r Recompute) recomputed() (f Recomputed, err error) {
 		}
 		if !known {
 			every, mixtures := Modules()
-			return f, fmt.Errorf("--recompute-modules must be chosen from %s, or with experts also from %s, not %s", strings.Join(every, ", "), strings.Join(mixtures, ", "), name)
+			return f, fmt.Errorf("--recompute-modules %s is unknown; choose from %s, or in models with experts also from %s", name, strings.Join(every, ", "), strings.Join(mixtures, ", "))
 		}
 	}
 	return f, nil

@@ -161,7 +161,7 @@ func ReadMachine(name string) (*Machine, error) {
 	text, err := shipped.ReadFile("machines/" + name + ".yaml")
 	if err != nil {
 		if _, missing := os.Stat(name); missing != nil && !strings.ContainsAny(name, "./"+string(filepath.Separator)) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--machine must be %s, or the path of a machine file, not %s", strings.Join(Machines(), ", "), argv.Shown(name))
+			return nil, exitcode.Errorf(exitcode.Usage, "--machine %s is unknown; choose from %s, or give the path of a machine file", argv.Shown(name), strings.Join(Machines(), ", "))
 		}
 		if text, err = exitcode.ReadFile(name, mostMachine); err != nil {
 			return nil, fmt.Errorf("--machine: %w", err)
@@ -238,7 +238,7 @@ var kindNames = strings.NewReplacer("(str `", "(string `", "(seq)", "(list)", "(
 // bounded refuses a node with a mapping of more fields than any machine has.
 func bounded(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode && len(n.Content)/2 > mostKeys {
-		return fmt.Errorf("line %d: %d fields in one object; at most %d are allowed", n.Line, len(n.Content)/2, mostKeys)
+		return fmt.Errorf("line %d: an object has %d fields; at most %d are allowed", n.Line, len(n.Content)/2, mostKeys)
 	}
 	for _, child := range n.Content {
 		if err := bounded(child); err != nil {

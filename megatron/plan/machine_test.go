@@ -243,7 +243,7 @@ func numbered(line string, n int) (text string) {
 func TestHostileMachines(t *testing.T) {
 	for text, want := range map[string]string{
 		tinyMachine + "\n---\nname: another\n":                   "a second YAML document begins after that of the machine",
-		"regimes:\n" + numbered("  x%d: [y]\n", mostKeys+1):      "line 2: 1001 fields in one object",
+		"regimes:\n" + numbered("  x%d: [y]\n", mostKeys+1):      "line 2: an object has 1001 fields",
 		numbered("what%d: 1\n", mostKeys):                        "and 980 more",
 		"constants:\n" + numbered("  r%d: {compute: -1}\n", 100): " more",
 		"name: " + strings.Repeat("[", 20000):                    "max depth",

@@ -104,7 +104,7 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 func (m *Machine) checkMeetings() (problems []error) {
 	for _, t := range m.Meetings {
 		if t.Ranks < 2 || t.Ranks > 1<<16 || t.Groups < 0 || t.Groups > 1<<16 || !(t.Seconds >= 0 && t.Seconds < 10) || !(t.Late >= 0 && t.Late < 10) {
-			problems = append(problems, fmt.Errorf("meetings: an entry has ranks %d, groups %d, seconds %g and late %g; ranks must be at least 2, and seconds and late must be from 0 to 10", t.Ranks, t.Groups, t.Seconds, t.Late))
+			problems = append(problems, fmt.Errorf("meetings: an entry has ranks %d, groups %d, seconds %g and late %g; ranks must be from 2 to 65536, groups from 0 to 65536, and seconds and late from 0 to 10", t.Ranks, t.Groups, t.Seconds, t.Late))
 		}
 	}
 	return problems

@@ -55,7 +55,7 @@ func (s *stageCheck) check(acts []Action) (live int, err error) {
 			step = s.exchange
 		}
 		if err := step(a); err != nil {
-			return 0, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d, %v: %w", s.stage, i, a, err)
+			return 0, exitcode.Errorf(exitcode.Internal, "schedule: internal error: stage %d, action %d, %v: %w", s.stage, i, a, err)
 		}
 		live = max(live, s.alive)
 		if s.forwardOnly && a.Kind == Forward {
@@ -168,7 +168,7 @@ func (s *stageCheck) atEnd() error {
 		want /= 2
 	}
 	if s.ran != want || s.kept > 0 {
-		return exitcode.Errorf(exitcode.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
+		return exitcode.Errorf(exitcode.Internal, "schedule: internal error: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
 			s.stage, s.ran, want, s.kept)
 	}
 	return nil
@@ -208,7 +208,7 @@ func match(lists [][]Action) (*matched, error) {
 		for i, a := range acts {
 			for _, t := range a.Transfers {
 				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
-					return nil, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v is not possible with %d stages", stage, i, t, len(lists))
+					return nil, exitcode.Errorf(exitcode.Internal, "schedule: internal error: stage %d, action %d: %v is not possible with %d stages", stage, i, t, len(lists))
 				}
 			}
 			n += int32(len(a.Transfers))
@@ -241,15 +241,15 @@ func match(lists [][]Action) (*matched, error) {
 func (m *matched) meet(sends, receives []half, from, to int) error {
 	for i := range max(len(sends), len(receives)) {
 		if i >= len(receives) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from this stage", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
+			return exitcode.Errorf(exitcode.Internal, "schedule: internal error: stage %d, action %d: %v, but stage %d receives only %d values from this stage", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
 		}
 		if i >= len(sends) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values to this stage", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
+			return exitcode.Errorf(exitcode.Internal, "schedule: internal error: stage %d, action %d: %v, but stage %d sends only %d values to this stage", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
 		}
 		s, r := sends[i], receives[i]
 		sent, received := m.of(from, s), m.of(to, r)
 		if virtual(sent, from, len(m.lists), true) != virtual(received, to, len(m.lists), false) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: value %d from stage %d to stage %d: the sender has %v (action %d), but the receiver has %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
+			return exitcode.Errorf(exitcode.Internal, "schedule: internal error: value %d from stage %d to stage %d: the sender has %v (action %d), but the receiver has %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
 		}
 		m.other[from][s.transfer] = action{to, int(r.action)}
 		m.other[to][r.transfer] = action{from, int(s.action)}
@@ -309,5 +309,5 @@ func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) 
 		faults = append(faults, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
 		stage = on
 	}
-	return exitcode.Errorf(exitcode.Internal, "schedule: deadlock: stages wait for each other: %s", strings.Join(faults, "; "))
+	return exitcode.Errorf(exitcode.Internal, "schedule: internal error: deadlock: stages wait for each other: %s", strings.Join(faults, "; "))
 }

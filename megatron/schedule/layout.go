@@ -108,7 +108,7 @@ func expandGroup(text string, depth int) (out, rest string, err error) {
 			text = text[1+len(digits):]
 		}
 		if len(out)+len(item)*times > 2*maxParts {
-			return "", "", fmt.Errorf("the layout has too many stages and layers")
+			return "", "", fmt.Errorf("the layout has more than %d stages and layers", 2*maxParts)
 		}
 		out += strings.Repeat(item, times)
 	}
@@ -120,7 +120,7 @@ func expandItem(text string, depth int) (item, rest string, err error) {
 	item, rest = text[:1], text[1:]
 	switch {
 	case item == "(" && depth == 8:
-		return "", "", fmt.Errorf("groups are nested too deeply")
+		return "", "", fmt.Errorf("parentheses are nested more than 8 deep")
 	case item == "(":
 		item, rest, err = expandGroup(rest, depth+1)
 		if err == nil && rest == "" {

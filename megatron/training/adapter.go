@@ -96,7 +96,7 @@ func checkRetrained(c *config.Run) error {
 	name := c.Model.Retrained.Names[0]
 	switch {
 	case c.Tuning.Samples() && c.Tuning.Policy.Beta > 0:
-		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full together with the adapter (%s); leave --grpo-kl-beta out, or leave --lora-modules-to-save and --lora-train-bias out", name)
+		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full together with the adapter, such as %s; leave --grpo-kl-beta out, or leave --lora-modules-to-save and --lora-train-bias out", name)
 	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, model.IsLinearWeight):
 		return exitcode.Errorf(exitcode.Usage, "--quantize-base cannot be combined with linear layers that are trained in full; leave linear layers out of --lora-modules-to-save")
 	}
@@ -297,11 +297,11 @@ func (r *Run) writeAdapter(report native.Report) error {
 func WriteAdapter(dir string, src checkpoint.Source) error {
 	var before stored
 	if err := json.Unmarshal(src.State().Config, &before); err != nil {
-		return exitcode.Errorf(exitcode.IO, "%s: settings: %w", src.Info().Path, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the settings in the checkpoint cannot be read: %w", src.Info().Path, err)
 	}
 	var settings peft.Config
 	if err := json.Unmarshal(before.Adapter.Settings, &settings); err != nil {
-		return exitcode.Errorf(exitcode.IO, "%s: settings of the adapter: %w", src.Info().Path, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the settings of the adapter cannot be read: %w", src.Info().Path, err)
 	}
 	return peft.Write(dir, src, settings)
 }

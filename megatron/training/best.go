@@ -148,7 +148,7 @@ func BestOf(folder string) (*Best, error) {
 	}
 	var b Best
 	if err := json.Unmarshal(raw, &b); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: the record of evaluations: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: the record of evaluations cannot be read: %w", f.Path, err)
 	}
 	return &b, nil
 }

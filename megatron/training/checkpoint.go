@@ -131,7 +131,7 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 		Tokenizer tokenizer.Config
 	}
 	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: the settings in the checkpoint cannot be read: %w", f.Path, err)
 	}
 	kept, _ := f.Tokenizer(c.Tokenizer)
 	switch {
@@ -140,5 +140,5 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	case c.Model != nil: // converted from another format
 		return withTokenizer(shapeFlags(c.Model, c.SeqLength), kept), nil
 	}
-	return nil, exitcode.Errorf(exitcode.IO, "%s does not contain the flags it was trained with", f.Path)
+	return nil, exitcode.Errorf(exitcode.IO, "%s does not contain the flags with which the model was trained", f.Path)
 }

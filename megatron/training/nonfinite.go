@@ -158,8 +158,11 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 		mine.Samples = mine.Samples[:32]
 	}
 	text, err := json.Marshal(mine)
-	if err != nil || len(text) > spotBytes {
-		return nil, exitcode.Errorf(exitcode.Internal, "the report of a non-finite value (%d bytes) cannot be sent: %w", len(text), err)
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value cannot be written as JSON: %w; report this with the command line", err)
+	}
+	if len(text) > spotBytes {
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value has %d bytes, but at most %d can be sent; report this with the command line", len(text), spotBytes)
 	}
 	size := r.rank.World().Size()
 	// An all-gather of I32 [spotBytes/4].
@@ -177,7 +180,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
 		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
-			return nil, exitcode.Errorf(exitcode.Internal, "the report of a non-finite value from rank %d cannot be read: %w", i, err)
+			return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value from rank %d cannot be read: %w; report this with the command line", i, err)
 		}
 	}
 	return all, r.device.Sync()

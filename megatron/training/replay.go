@@ -59,7 +59,7 @@ func recordedConfig(folder string) (*config.Run, error) {
 	defer f.Close()
 	c := &config.Run{}
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: the settings in the checkpoint cannot be read: %w", f.Path, err)
 	}
 	if c.Tuning.ByRows() {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is a step of --tuning %s, which cannot be replayed yet: a replay would need the reference's log-probabilities, or the sampled answers", folder, c.Tuning.Method)

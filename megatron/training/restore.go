@@ -192,7 +192,7 @@ func (r *Run) loadAll(load loader) error {
 	if raw := state.Extra[adamSteps]; len(raw) == 0 {
 		r.Engine.Optimizer.Steps = state.Iteration // other programs may not say
 	} else if err := json.Unmarshal(raw, &r.Engine.Optimizer.Steps); err != nil {
-		return exitcode.Errorf(exitcode.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the count of optimizer steps cannot be read: %w", report.Folder, err)
 	}
 	if !r.Config.SkipTrain {
 		if err := r.loadSchedules(state, report.Folder); err != nil {
@@ -307,7 +307,7 @@ func (r *Run) thaw(report *native.Report) {
 // position takes iteration and consumed samples from a checkpoint.
 func (r *Run) position(s native.State) error {
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 {
-		return exitcode.Errorf(exitcode.IO, "the iteration %d or the consumed samples %d and %d of the checkpoint are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
+		return exitcode.Errorf(exitcode.IO, "the checkpoint has a negative count: iteration %d, consumed training samples %d, consumed validation samples %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
 	}
 	r.Engine.Iteration = s.Iteration
 	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}

@@ -88,7 +88,7 @@ func TestTextsWithCalls(t *testing.T) {
 // Claim: a tool whose schema is not supported is named by its number.
 func TestCallsOfUnsupportedSchema(t *testing.T) {
 	_, err := CompileCalls(Calls{Tools: []Tool{{Arguments: json.RawMessage(`true`)}, {Arguments: json.RawMessage(`{"pattern": "x"}`)}}})
-	if err == nil || !strings.Contains(err.Error(), "tool 1: #: pattern is not supported in a schema of this kind") {
+	if err == nil || !strings.Contains(err.Error(), "tool 1: #: pattern is not supported here") {
 		t.Error(err)
 	}
 }

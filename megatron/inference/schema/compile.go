@@ -264,7 +264,7 @@ func hasType(v any, t string) bool {
 func only(s *fields, at string, known []string) error {
 	for _, word := range s.names {
 		if !slices.Contains(known, word) {
-			return fmt.Errorf("%s: %s is not supported in a schema of this kind", at, word)
+			return fmt.Errorf("%s: %s is not supported here", at, word)
 		}
 	}
 	return nil
@@ -411,7 +411,7 @@ func counts(s *fields, at, low, high string) (least, most int, err error) {
 		}
 		v, is := s.at(word).(float64)
 		if !is || v != float64(int(v)) || v < 0 || v > mostRepeats {
-			return 0, 0, fmt.Errorf("%s: %s %v is not a number from 0 to %d", at, word, s.at(word), mostRepeats)
+			return 0, 0, fmt.Errorf("%s: %s %v is not an integer from 0 to %d", at, word, s.at(word), mostRepeats)
 		}
 		*to = int(v)
 	}

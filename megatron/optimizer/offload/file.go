@@ -55,7 +55,7 @@ func (f *File) trouble(what string, bytes, at int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		advice = "free some space, or name a folder on another disk; " + advice
 	}
-	return exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot %s %d bytes at %d of %s: %w; %s", f.rank, what, bytes, at, f.path, inner(err), advice)
+	return exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot %s %d bytes at byte %d of %s: %w; %s", f.rank, what, bytes, at, f.path, inner(err), advice)
 }
 
 // inner is the error without the path, which is said once.
