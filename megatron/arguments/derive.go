@@ -58,13 +58,13 @@ func (p *parser) checkVolume() {
 		expert := 3 * max(width, latent) * float64(e.FFNHiddenSize)
 		if n := float64(m.AllLayers()) * (float64(e.Num)*expert + 2*width*latent + 3*width*float64(e.SharedFFN)); n > most {
 			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-latent-size moe-shared-expert-intermediate-size",
-				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d, --moe-latent-size %d and --moe-shared-expert-intermediate-size %d",
+				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d, --moe-latent-size %d or --moe-shared-expert-intermediate-size %d",
 				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.LatentSize, e.SharedFFN)
 		}
 	}
 	if n := width * (rows + 2*layer*float64(m.AllLayers())); n > most {
 		p.clash("num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels vocab-size max-position-embeddings",
-			"the model would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",
+			"the model would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d, or --vocab-size and --max-position-embeddings (together %.0f rows)",
 			n, m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.KVChannels, m.FFNHiddenSize, rows)
 	}
 	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
@@ -151,7 +151,7 @@ func (p *parser) deriveActivation() {
 		}
 	}
 	if m.FFNHiddenSize == 0 && m.HiddenSize > 0 {
-		p.clash("hidden-size ffn-hidden-size", "--hidden-size %d is too small for --swiglu to derive the width of the MLP from it; give --ffn-hidden-size", m.HiddenSize)
+		p.clash("hidden-size ffn-hidden-size", "--swiglu cannot derive the width of the MLP from --hidden-size %d, which is too small; give --ffn-hidden-size", m.HiddenSize)
 	}
 }
 
@@ -370,7 +370,7 @@ func (p *parser) deriveScheduleFree() {
 		return
 	}
 	if o.DecayStyle != optimizer.DecayConstant {
-		p.clash("optimizer lr-decay-style", "--optimizer %s needs --lr-decay-style constant, since it averages weights instead of lowering the learning rate; a warm-up is allowed", o.Kind)
+		p.clash("optimizer lr-decay-style", "--optimizer %s needs --lr-decay-style constant, because this optimizer averages weights instead of lowering the learning rate; a warm-up is allowed", o.Kind)
 	}
 	if p.given("decoupled-lr") {
 		p.clash("optimizer decoupled-lr", "--optimizer %s cannot be combined with --decoupled-lr: this optimizer averages all weights with one learning rate; leave --decoupled-lr out", o.Kind)
@@ -391,7 +391,7 @@ func (p *parser) deriveMuon() {
 		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: this optimizer needs layers of one shape; use --optimizer adam", o.Kind)
 	}
 	if m.KeepsState() || m.OutputGate {
-		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq hybrid-layer-pattern attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq, M in --hybrid-layer-pattern or --attention-output-gate, whose matrices this optimizer does not support; use --optimizer adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq hybrid-layer-pattern attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq, M in --hybrid-layer-pattern or --attention-output-gate, because this optimizer does not support the matrices of such layers; use --optimizer adam", o.Kind)
 	}
 	// What heads are part of.
 	if o.Muon.PerHead && o.Muon.FullQKV {

@@ -18,7 +18,7 @@ var hybridSpecs = [][]string{
 func (p *parser) deriveHybrid() {
 	r, m := &p.Raw, &p.Model
 	if known := slices.ContainsFunc(hybridSpecs, func(names []string) bool { return slices.Equal(names, r.Spec) }); r.Spec != nil && !(known && r.HybridPattern != "") {
-		p.clash("spec hybrid-layer-pattern", "--spec %s: layer specs are Python modules; describe the model by flags, or give %s with --hybrid-layer-pattern", strings.Join(r.Spec, " "), strings.Join(hybridSpecs[0], " "))
+		p.clash("spec hybrid-layer-pattern", "--spec %s: layer specs are Python modules, which are not supported; describe the model by flags, or give --spec %s with --hybrid-layer-pattern", strings.Join(r.Spec, " "), strings.Join(hybridSpecs[0], " "))
 	}
 	if r.HybridPattern == "" {
 		if r.IsHybrid {
@@ -50,8 +50,11 @@ func (p *parser) deriveHybrid() {
 	if p.given("moe-layer-freq") {
 		p.clash("hybrid-layer-pattern moe-layer-freq", "--hybrid-layer-pattern cannot be combined with --moe-layer-freq; leave one out")
 	}
-	if mixed := slices.Contains(h.Experts, true); mixed != (r.Experts.Num > 0) {
-		p.clash("hybrid-layer-pattern num-experts", "--hybrid-layer-pattern with E needs --num-experts, and --num-experts needs an E in the pattern; give both")
+	switch mixed := slices.Contains(h.Experts, true); {
+	case mixed && r.Experts.Num == 0:
+		p.clash("hybrid-layer-pattern num-experts", "--hybrid-layer-pattern %s has E (experts); also give --num-experts", r.HybridPattern)
+	case !mixed && r.Experts.Num > 0:
+		p.clash("hybrid-layer-pattern num-experts", "--num-experts %d needs an E (experts) in --hybrid-layer-pattern %s; add it, or leave --num-experts out", r.Experts.Num, r.HybridPattern)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("hybrid-layer-pattern ckpt-format", "--ckpt-format %s cannot store layers with one sublayer; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)

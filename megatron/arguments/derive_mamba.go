@@ -46,7 +46,7 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 	const most = 1 << 45
 	if n := float64(m.NumLayers) * (float64(s.Rows())*float64(m.HiddenSize) + float64(s.Inner())*float64(s.StateDim)); n > most {
 		p.clash("num-layers hidden-size mamba-num-heads mamba-head-dim mamba-num-groups mamba-state-dim",
-			"the state-space scans would have about %.1e weights and states; no machine can store that; reduce --num-layers %d, --hidden-size %d, --mamba-num-heads %d, --mamba-head-dim %d, --mamba-num-groups %d and --mamba-state-dim %d",
+			"the state-space scans would have about %.1e weights and states; no machine can store that; reduce --num-layers %d, --hidden-size %d, --mamba-num-heads %d, --mamba-head-dim %d, --mamba-num-groups %d or --mamba-state-dim %d",
 			n, m.NumLayers, m.HiddenSize, s.Heads, s.HeadDim, s.Groups, s.StateDim)
 	}
 	if text := s.Uncut(max(1, p.Layout.TP), max(1, p.Layout.CP)); text != "" {

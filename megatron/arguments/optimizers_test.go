@@ -60,7 +60,7 @@ func TestEveryClashIsReported(t *testing.T) {
 	for line, want := range map[string][]string{
 		"--optimizer schedule_free_adamw --lr-decay-style cosine --decoupled-lr 0.1": {"needs --lr-decay-style constant", "leave --decoupled-lr out"},
 		"--optimizer adaptive_muon --muon-tp-mode blockwise --world-size 4 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2 --memory-centric-tiling 2 --attention-output-gate": {
-			"this optimizer has moments of complete matrices", "whose matrices this optimizer does not support", "needs a query group on each of the 4", "because each tile would be updated as a separate matrix"},
+			"this optimizer has moments of complete matrices", "because this optimizer does not support", "needs a query group on each of the 4", "because each tile would be updated as a separate matrix"},
 		"--use-mup --optimizer lion --softmax-scale 1 --multi-latent-attention": {
 			"needs --mup-base-hidden-size", "needs --optimizer adam or sgd, not lion", "cannot be combined with --softmax-scale", "cannot be combined with multi-latent attention"},
 		"--fp8-format hybrid --fp8-recipe blockwise --fp16 --lora-rank 4 --first-last-layers-bf16 --num-layers-at-start-in-bf16 90": {

@@ -94,7 +94,7 @@ func TestCheckStorage(t *testing.T) {
 	if err := os.WriteFile(o.staged, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.checkStorage(); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "does not restart") {
+	if err := o.checkStorage(); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "are not restarted") {
 		t.Errorf("a file: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ func (o *options) checkStorage() error {
 		err = exitcode.Errorf(exitcode.IO, "the disk has not answered for %v", storageLimit)
 	}
 	if err != nil {
-		return exitcode.Errorf(exitcode.IO, "this host does not restart, because it cannot write to --save %s: %w; repair the disk or its mount and run the same command again", o.saves, err)
+		return exitcode.Errorf(exitcode.IO, "the ranks of this host are not restarted, because the host cannot write to --save %s: %w; repair the disk or its mount, and run the same command again", o.saves, err)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func choiceOf(raw json.RawMessage, tools []chat.Tool) (string, error) {
 func (c *calls) grammar(choice string) (*schema.Grammar, error) {
 	if _, _, ok := c.format.Around(c.tools[0].Name); !ok {
 		if choice == "auto" {
-			return nil, fmt.Errorf("strict is not supported for the form in which the template of this model writes arguments; use tool_choice required instead")
+			return nil, fmt.Errorf("strict is not supported for this model, whose chat template does not write arguments as JSON; use tool_choice required instead")
 		}
 		c.format, c.one = chat.ObjectCalls(), true
 	}

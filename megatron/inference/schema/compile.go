@@ -103,8 +103,11 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 		if s.at(word) == nil {
 			continue
 		}
-		if !is || len(list) == 0 || word == "allOf" && len(list) > 1 {
-			return nil, fmt.Errorf("%s: %s must be a list of schemas; the list of allOf must have one schema", at, word)
+		if !is || len(list) == 0 {
+			return nil, fmt.Errorf("%s: %s must be a list of at least one schema", at, word)
+		}
+		if word == "allOf" && len(list) > 1 {
+			return nil, fmt.Errorf("%s: allOf has %d schemas; only one is supported", at, len(list))
 		}
 		if err := only(s, at, append(known, word)); err != nil {
 			return nil, err

@@ -319,7 +319,7 @@ func TestRefusals(t *testing.T) {
 		`{"type":"string","enum":[1,true]}`:                                                   "none of the listed values has the type string",
 		`{"type":"string","anyOf":[{"type":"string"},{"type":"integer"}]}`:                    "#/anyOf/1: type integer must be one of the types",
 		`{"type":"string","anyOf":[{"$ref":"#"}]}`:                                            "every alternative needs a type",
-		`{"allOf":[{},{}]}`:                                                                   "the list of allOf must have one schema",
+		`{"allOf":[{},{}]}`:                                                                   "allOf has 2 schemas; only one is supported",
 		strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100):                    "schemas are nested more than",
 		strings.Repeat(`[`, 5000):                                                             "nested too deeply",
 		doubling(30):                                                                          "alternatives; at most 1024",
