@@ -32,7 +32,7 @@ func (b *Blended) DescriptionJSON() string { return pyJSON(b.Description) }
 
 func (b *Blended) Sample(k int64) (Sample, error) {
 	if k < 0 || k >= b.Len() {
-		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: internal error: sample %d was requested, but there are %d samples; report this with the command line", k, b.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: internal error: sample %d was requested, but there are %d samples; report this, and include the command line", k, b.Len())
 	}
 	var member, number int64
 	err := Guard("the cached blend "+b.Hash, func() error {

@@ -136,7 +136,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 		b.small = binary.LittleEndian.AppendUint32(b.small, uint32(n))
 	}
 	if sum*int64(b.DType.Size()) != int64(len(raw)) {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: %d bytes of %s do not match sequences of %d tokens; report this with the command line", b.Prefix, len(raw), b.DType, sum)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: %d bytes of %s do not match sequences of %d tokens; report this, and include the command line", b.Prefix, len(raw), b.DType, sum)
 	}
 	_, err := b.bin.Write(raw)
 	_, err2 := b.lengths.Write(b.small)
@@ -382,7 +382,7 @@ func Merge(c BuilderConfig, prefixes []string) (err error) {
 		}
 	}
 	if b == nil {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: no pairs to merge were given; report this with the command line", c.Prefix)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: no pairs to merge were given; report this, and include the command line", c.Prefix)
 	}
 	return b.Finalize()
 }

@@ -133,7 +133,7 @@ func (g *GPT) separateLast(p *plan) error {
 	sans := ((p.epochs-1)*p.tokens - g.extra) / g.sequence
 	last, perEpoch := *g.Num-sans, (p.tokens-g.extra)/g.sequence
 	if last < 0 || last > perEpoch+1 {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: the plan of %d epochs puts %d samples into the last epoch, but an epoch has only %d; report this with the command line", g.label(), p.epochs, last, perEpoch)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: the plan of %d epochs puts %d samples into the last epoch, but an epoch has only %d; report this, and include the command line", g.label(), p.epochs, last, perEpoch)
 	}
 	if p.separate = last < int64(0.80*float64(perEpoch)); p.separate {
 		p.sans = sans
@@ -220,7 +220,7 @@ func (g *GPT) fillSamples(p plan) error {
 		rows = fillRows(items[int64](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
 	}
 	if rows < p.samples+1 {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: the planned epochs have tokens for %d samples, but %d are needed; report this with the command line", g.label(), rows-1, p.samples)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: the planned epochs have tokens for %d samples, but %d are needed; report this, and include the command line", g.label(), rows-1, p.samples)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	defer catching()()
 	defer caught(g.label(), &err)
 	if k < 0 || k >= g.Len() {
-		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: internal error: sample %d was requested, but there are %d samples; report this with the command line", g.label(), k, g.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: internal error: sample %d was requested, but there are %d samples; report this, and include the command line", g.label(), k, g.Len())
 	}
 	// Sample k is row ShuffleIndex[k] of the sample index.
 	row := g.ShuffleIndex.At(k)

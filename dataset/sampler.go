@@ -47,7 +47,7 @@ type Sampler struct {
 // NewSampler checks the configuration.
 func NewSampler(c SamplerConfig) (*Sampler, error) {
 	if c.MicroBatch < 1 || c.DP < 1 || c.Rank < 0 || c.Rank >= c.DP || c.Total < 0 {
-		return nil, exitcode.Errorf(exitcode.Internal, "sampler: internal error: invalid settings: micro-batch size %d, rank %d of %d, %d samples; report this with the command line", c.MicroBatch, c.Rank, c.DP, c.Total)
+		return nil, exitcode.Errorf(exitcode.Internal, "sampler: internal error: invalid settings: micro-batch size %d, rank %d of %d, %d samples; report this, and include the command line", c.MicroBatch, c.Rank, c.DP, c.Total)
 	}
 	own := Draw{c.MicroBatch, c.DP}
 	if c.Drawn == (Draw{}) {
@@ -68,7 +68,7 @@ func (s *Sampler) Advance() int64 { return s.MicroBatch * s.DP }
 // the error is io.EOF (never for Cyclic, which starts the next epoch).
 func (s *Sampler) Batch(consumed int64, dst []int64) ([]int64, error) {
 	if consumed < 0 {
-		return dst, exitcode.Errorf(exitcode.Internal, "sampler: internal error: the number of consumed samples is %d; report this with the command line", consumed)
+		return dst, exitcode.Errorf(exitcode.Internal, "sampler: internal error: the number of consumed samples is %d; report this, and include the command line", consumed)
 	}
 	switch s.Order {
 	case Cyclic:

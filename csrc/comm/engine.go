@@ -180,7 +180,7 @@ func (m *Mesh) Addresses() ([]byte, error) {
 // made for this one. All ranks call it.
 func (m *Mesh) Connect(addresses []byte) error {
 	if len(addresses) != m.AddressBytes()*(m.size-1) {
-		return exitcode.Errorf(exitcode.Internal, "Gloo: internal error: %d bytes of addresses were given for the other ranks, which have %d bytes; report this with the command line", len(addresses), m.AddressBytes()*(m.size-1))
+		return exitcode.Errorf(exitcode.Internal, "Gloo: internal error: %d bytes of addresses were given for the other ranks, which have %d bytes; report this, and include the command line", len(addresses), m.AddressBytes()*(m.size-1))
 	}
 	return m.enter(func(t *C.char, capacity C.int64_t) C.int32_t {
 		return C.connect_mesh(m.api, m.mesh, (*C.char)(unsafe.Pointer(&addresses[0])), t, capacity)

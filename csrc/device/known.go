@@ -99,7 +99,7 @@ func appendFields(tensors []tensorField, choices []choiceField, t reflect.Type, 
 // take for something else.
 func (k *Known) Refusal(op Op, args unsafe.Pointer) error {
 	if op < 0 || op >= Ops {
-		return fmt.Errorf("internal error: op %d does not exist; report this with the command line", op)
+		return fmt.Errorf("internal error: op %d does not exist; report this, and include the command line", op)
 	}
 	for _, c := range ops[op].choices {
 		if v := c.in(args); !(*(*Set)(unsafe.Add(unsafe.Pointer(k), c.set))).Has(v) {

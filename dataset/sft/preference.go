@@ -193,7 +193,7 @@ func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 // The loss mask counts the tokens of the answers.
 func (s *Preferences) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this with the command line", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this, and include the command line", k, s.Len())
 	}
 	out := s.sequence(&s.Rows[k].Answers[0])
 	if s.Paired() {

@@ -122,7 +122,7 @@ func (s *Prompts) Len() int64 { return int64(len(s.Rows)) }
 // Sample is the prompt of row k.
 func (s *Prompts) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this with the command line", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this, and include the command line", k, s.Len())
 	}
 	out := s.With(k, nil)
 	out.Row = k

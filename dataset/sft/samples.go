@@ -55,7 +55,7 @@ func (s *Set) Documents(k int64) (docs []Document) {
 // Sample is the documents of sample k after one another.
 func (s *Set) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: sample %d was requested, but there are %d samples; report this with the command line", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: sample %d was requested, but there are %d samples; report this, and include the command line", k, s.Len())
 	}
 	var docs []*Document
 	for _, doc := range s.packs[k] {

@@ -168,7 +168,7 @@ func grown[T any](b []T, n int64) []T {
 // ReadAt fills dst with the stored bytes of a tensor from `at`.
 func (g *File) ReadAt(t Tensor, dst []byte, at int64) error {
 	if at < 0 || at+int64(len(dst)) > t.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: bytes %d to %d of tensor %q were requested, but it has %d bytes; report this with the command line", g.Path, at, at+int64(len(dst)), t.Name, t.Bytes)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: bytes %d to %d of tensor %q were requested, but it has %d bytes; report this, and include the command line", g.Path, at, at+int64(len(dst)), t.Name, t.Bytes)
 	}
 	if _, err := g.file.ReadAt(dst, t.Offset+at); err != nil {
 		if err == io.EOF {

@@ -83,7 +83,7 @@ func describe(metadata []Pair, tensors []Output) ([]byte, error) {
 	seen := map[string]bool{}
 	for _, p := range metadata {
 		if seen[p.Key] {
-			return nil, fmt.Errorf("gguf: internal error: two values are given for metadata key %q; report this with the command line", p.Key)
+			return nil, fmt.Errorf("gguf: internal error: two values are given for metadata key %q; report this, and include the command line", p.Key)
 		}
 		seen[p.Key] = true
 		out = appendText(out, p.Key)
@@ -97,7 +97,7 @@ func describe(metadata []Pair, tensors []Output) ([]byte, error) {
 	for i := range tensors {
 		t := &tensors[i]
 		if !t.Type.Writable() || len(t.Name) > maxName || len(t.Dims) > maxRank || t.Dims[0]%t.Type.BlockElements() != 0 {
-			return nil, fmt.Errorf("gguf: internal error: tensor %q (dimensions %v, type %v) cannot be written: the type, the length of the name, the number of dimensions or the length of a row is not valid in GGUF; report this with the command line", t.Name, t.Dims, t.Type)
+			return nil, fmt.Errorf("gguf: internal error: tensor %q (dimensions %v, type %v) cannot be written: the type, the length of the name, the number of dimensions or the length of a row is not valid in GGUF; report this, and include the command line", t.Name, t.Dims, t.Type)
 		}
 		out = appendText(out, t.Name)
 		out = le.AppendUint32(out, uint32(len(t.Dims)))
@@ -161,7 +161,7 @@ func appendValue(out []byte, p Pair) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("gguf: internal error: metadata %q is a %T, which cannot be written; report this with the command line", p.Key, p.Value)
+	return nil, fmt.Errorf("gguf: internal error: metadata %q is a %T, which cannot be written; report this, and include the command line", p.Key, p.Value)
 }
 
 func truth(b bool) byte {

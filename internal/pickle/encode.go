@@ -79,7 +79,7 @@ func (e *encoder) value(v Value, depth int) error {
 	case *Tensor:
 		return e.tensor(v)
 	default:
-		return fmt.Errorf("a value of type %T cannot be written", v)
+		return fmt.Errorf("internal error: a value of type %T cannot be written; report this, and include the command line", v)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (s *Storage) write(tasks int, q *blocks.Queue, take func([]byte, func()) er
 		}
 	}
 	if want := s.Len * widths[s.DType]; n != want {
-		return exitcode.Errorf(exitcode.Internal, "pickle: internal error: %[2]d bytes were written for a storage of %[1]d bytes; report this with the command line", want, n)
+		return exitcode.Errorf(exitcode.Internal, "pickle: internal error: %[2]d bytes were written for a storage of %[1]d bytes; report this, and include the command line", want, n)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (s *File) ReadAt(name string, dst []byte, at int64) error {
 		return err
 	}
 	if at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "%s: internal error: bytes %d to %d of tensor %q were requested, but it has %d bytes; report this with the command line", s.Path, at, at+int64(len(dst)), name, info.Bytes)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: bytes %d to %d of tensor %q were requested, but it has %d bytes; report this, and include the command line", s.Path, at, at+int64(len(dst)), name, info.Bytes)
 	}
 	return s.readAt(info, dst, at)
 }

@@ -48,7 +48,7 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 		info := &infos[i]
 		size, ok := byteSize(info.DType, info.Shape)
 		if !ok || dtypeBits[info.DType] == 0 || seen[info.Name] {
-			return nil, fmt.Errorf("safetensors: internal error: tensor %q (dtype %s, shape %v) cannot be written: the dtype is unknown, the size is invalid, or the name is used twice; report this with the command line", info.Name, info.DType, info.Shape)
+			return nil, fmt.Errorf("safetensors: internal error: tensor %q (dtype %s, shape %v) cannot be written: the dtype is unknown, the size is invalid, or the name is used twice; report this, and include the command line", info.Name, info.DType, info.Shape)
 		}
 		seen[info.Name] = true
 		info.Offset, info.Bytes = at, size
@@ -106,7 +106,7 @@ func Create(path string, infos []Info, metadata map[string]string) (*Writer, err
 // Write appends data. The first error stays.
 func (w *Writer) Write(data []byte) (int, error) {
 	if w.err == nil && int64(len(data)) > w.left {
-		w.err = exitcode.Errorf(exitcode.Internal, "%s: internal error: more bytes were written than the tensors have; report this with the command line", w.path)
+		w.err = exitcode.Errorf(exitcode.Internal, "%s: internal error: more bytes were written than the tensors have; report this, and include the command line", w.path)
 	}
 	if w.err != nil {
 		return 0, w.err
@@ -122,7 +122,7 @@ func (w *Writer) Write(data []byte) (int, error) {
 // Commit makes the file durable and gives it its name; on an error nothing of it is left.
 func (w *Writer) Commit() error {
 	if w.err == nil && w.left > 0 {
-		w.err = exitcode.Errorf(exitcode.Internal, "%s: internal error: %d bytes of the tensors were not written; report this with the command line", w.path, w.left)
+		w.err = exitcode.Errorf(exitcode.Internal, "%s: internal error: %d bytes of the tensors were not written; report this, and include the command line", w.path, w.left)
 	}
 	if w.err != nil {
 		w.Abort()

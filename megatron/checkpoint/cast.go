@@ -139,7 +139,7 @@ func Convert(dst []byte, to string, raw []byte, from string) error {
 		known := safetensors.Decode(values, from, raw)
 		out, ok := safetensors.Encode(dst[:0], to, values)
 		if !known || !ok || len(out) != len(dst) {
-			return exitcode.Errorf(exitcode.Internal, "internal error: values of type %s cannot be converted to %s; report this with the command line", from, to)
+			return exitcode.Errorf(exitcode.Internal, "internal error: values of type %s cannot be converted to %s; report this, and include the command line", from, to)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (n *normWeights) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	values := make([]float64, int64(len(dst))/Width(dtype))
 	if !safetensors.Decode(values, dtype, dst) {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s: weights of norms cannot have the type %s; report this with the command line", name, dtype)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s: weights of norms cannot have the type %s; report this, and include the command line", name, dtype)
 	}
 	for i := range values {
 		values[i] += n.add

@@ -30,7 +30,7 @@ func (e *Engine) setObjective(p *model.Pass, m *Micro, part schedule.Part) {
 			return nil
 		}
 		if loss.DType != device.F32 {
-			return exitcode.Errorf(exitcode.Internal, "internal error: an objective reads losses in f32, not %v; report this with the command line", loss.DType)
+			return exitcode.Errorf(exitcode.Internal, "internal error: an objective reads losses in f32, not %v; report this, and include the command line", loss.DType)
 		}
 		slopes, sum, count := e.Objective.Weigh(m, device.ReadSlice[float32](e.device, loss))
 		e.weighed[0], e.weighed[1] = e.weighed[0]+sum, e.weighed[1]+count

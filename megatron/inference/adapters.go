@@ -95,7 +95,7 @@ func (t *Loaded) share(l *Loaded, holds func(name string) bool) (own []*mpu.Para
 		case model.IsAdapter(p.Name) || holds(p.Name):
 			own = append(own, p)
 		case base == nil || !slices.Equal(base.Shape, p.Shape):
-			return nil, exitcode.Errorf(exitcode.Internal, "internal error: the model has no parameter %s; report this with the command line", p.Name)
+			return nil, exitcode.Errorf(exitcode.Internal, "internal error: the model has no parameter %s; report this, and include the command line", p.Name)
 		default:
 			p.Value = base.Value
 		}

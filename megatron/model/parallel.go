@@ -69,7 +69,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.UncutHeads(tp) != "":
 		return exitcode.Errorf(exitcode.Usage, "%s", m.UncutHeads(tp))
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
-		return exitcode.Errorf(exitcode.Internal, "internal error: %d query groups on %d ranks: the communication group of the %d ranks that share a query group is missing; report this with the command line", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %d query groups on %d ranks: the communication group of the %d ranks that share a query group is missing; report this, and include the command line", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
 		return bad("both the %d query groups of some layers and the %d query groups of the others", m.NumQueryGroups, m.Full.NumQueryGroups)
 	// Linear attention and convolutions are cut by key heads and channels, over context-parallel ranks too.
@@ -92,7 +92,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case c.shares() && p.Embedding == nil:
-		return exitcode.Errorf(exitcode.Internal, "internal error: an embedding on two stages needs the communication group of these stages; report this with the command line")
+		return exitcode.Errorf(exitcode.Internal, "internal error: an embedding on two stages needs the communication group of these stages; report this, and include the command line")
 	}
 	return nil
 }

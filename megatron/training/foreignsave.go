@@ -141,5 +141,5 @@ func (h *gathered) Read(name string, box mpu.Piece, dst []byte) error {
 		}
 		return h.r.device.Err()
 	}
-	return exitcode.Errorf(exitcode.Internal, "internal error: the run has no tensor %q; report this with the command line", name)
+	return exitcode.Errorf(exitcode.Internal, "internal error: the run has no tensor %q; report this, and include the command line", name)
 }

@@ -159,10 +159,10 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	}
 	text, err := json.Marshal(mine)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value cannot be written as JSON: %w; report this with the command line", err)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value cannot be written as JSON: %w; report this, and include the command line", err)
 	}
 	if len(text) > spotBytes {
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value has %d bytes, but at most %d can be sent; report this with the command line", len(text), spotBytes)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value has %d bytes, but at most %d can be sent; report this, and include the command line", len(text), spotBytes)
 	}
 	size := r.rank.World().Size()
 	// An all-gather of I32 [spotBytes/4].
@@ -180,7 +180,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
 		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
-			return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value from rank %d cannot be read: %w; report this with the command line", i, err)
+			return nil, exitcode.Errorf(exitcode.Internal, "internal error: the report of a non-finite value from rank %d cannot be read: %w; report this, and include the command line", i, err)
 		}
 	}
 	return all, r.device.Sync()

@@ -242,5 +242,5 @@ func (s *sampling) exact(apart float64) error {
 	if !s.fresh || apart == 0 && !math.IsNaN(apart) {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Internal, "the log-probability of a token differs by %g between the step and the sampling before it, although the weights are the same and the two must be equal bit for bit; report this with the command line", apart)
+	return exitcode.Errorf(exitcode.Internal, "the log-probability of a token differs by %g between the step and the sampling before it, although the weights are the same and the two must be equal bit for bit; report this, and include the command line", apart)
 }

@@ -26,12 +26,12 @@ func NewGroup(m Membership, e Engine) *Group { return &Group{m, e} }
 func Join(name string, rank int, members []int, world int) (m Membership, err error) {
 	for i, member := range members {
 		if member < 0 || member >= world || slices.Contains(members[:i], member) {
-			return m, exitcode.Errorf(exitcode.Internal, "internal error: group %s of ranks %v: each member must be one of the %d ranks of the run, and may occur only once; report this with the command line", name, members, world)
+			return m, exitcode.Errorf(exitcode.Internal, "internal error: group %s of ranks %v: each member must be one of the %d ranks of the run, and may occur only once; report this, and include the command line", name, members, world)
 		}
 	}
 	m = Membership{Name: name, Members: slices.Clone(members), Rank: slices.Index(members, rank)}
 	if m.Rank < 0 {
-		return m, exitcode.Errorf(exitcode.Internal, "internal error: rank %d is not a member of group %s of ranks %v; report this with the command line", rank, name, members)
+		return m, exitcode.Errorf(exitcode.Internal, "internal error: rank %d is not a member of group %s of ranks %v; report this, and include the command line", rank, name, members)
 	}
 	return m, nil
 }

@@ -32,7 +32,7 @@ func (s solo) exchange(transfers []Transfer) error {
 		}
 	}
 	if len(sends) != len(receives) {
-		return exitcode.Errorf(exitcode.Internal, "internal error: a group of one rank sends itself %d messages but receives %d; report this with the command line", len(sends), len(receives))
+		return exitcode.Errorf(exitcode.Internal, "internal error: a group of one rank sends itself %d messages but receives %d; report this, and include the command line", len(sends), len(receives))
 	}
 	for i := range receives {
 		s.copy(receives[i], sends[i])

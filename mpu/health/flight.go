@@ -256,10 +256,10 @@ func parseFlight(bytes []byte) (*Flight, error) {
 	p.lay()
 	h := p.head
 	if h.Magic != magic || h.Version != version {
-		return nil, fmt.Errorf("the file is not a flight record of this version")
+		return nil, fmt.Errorf("the file is not a flight record, or is one of another version of this program")
 	}
 	if h.Written < 0 {
-		return nil, fmt.Errorf("the number of calls is negative (%d)", h.Written)
+		return nil, fmt.Errorf("the flight record is damaged: its number of recorded calls of collectives is negative (%d)", h.Written)
 	}
 	f := &Flight{Rank: int(h.Rank), World: int(h.World), PID: int(h.PID), Phase: Phase(h.Phase).String(), Step: h.Step, At: At(Phase(h.Phase), h.Step),
 		Since: time.Unix(0, h.PhaseStart), Written: h.Written, Waiting: h.Waiting, Calls: p.calls()}

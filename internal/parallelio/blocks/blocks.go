@@ -66,7 +66,7 @@ func write(ctx context.Context, file *parallelio.File, list []Block) (at int64, 
 			return 0, err
 		}
 		if b.Offset < at {
-			return 0, exitcode.Errorf(exitcode.Internal, "internal error: the block at byte %d overlaps the block before it; report this with the command line", b.Offset)
+			return 0, exitcode.Errorf(exitcode.Internal, "internal error: the block at byte %d overlaps the block before it; report this, and include the command line", b.Offset)
 		}
 		if _, err := file.Write(make([]byte, b.Offset-at)); err != nil {
 			return 0, err

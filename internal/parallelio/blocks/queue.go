@@ -61,7 +61,7 @@ func (q *Queue) Next() (raw []byte, back func(), err error) {
 		return nil, nil, q.failed
 	}
 	if q.taken == len(q.tasks) {
-		return nil, nil, exitcode.Errorf(exitcode.Internal, "blocks: internal error: more tasks are requested than the %d that exist; report this with the command line", len(q.tasks))
+		return nil, nil, exitcode.Errorf(exitcode.Internal, "blocks: internal error: more tasks are requested than the %d that exist; report this, and include the command line", len(q.tasks))
 	}
 	buf := q.ready[q.taken]
 	q.ready[q.taken] = nil

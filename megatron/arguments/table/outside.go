@@ -14,7 +14,7 @@ const (
 
 // outsideFlags belong to other programs in Megatron's tree that share its parser.
 var outsideFlags = owned(Outside,
-	refused("yaml-cfg", String, "use --config with a YAML file that gives the names and values of these flags"),
+	refused("yaml-cfg", String, "Megatron's YAML files are not supported; use --config with a YAML file of the names and values of flags"),
 	refused("check-for-spiky-loss", Switch, "loss spikes are always reported; use --alert-command to act on them"),
 	accepted("enable-experimental", Switch, "", "no feature of this program is marked as experimental"),
 	accepted("te-rng-tracker", Switch, "", "random numbers come from counters, so there is no state to track"),

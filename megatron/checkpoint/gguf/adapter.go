@@ -80,7 +80,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: a GGUF adapter cannot change embeddings, output layers or experts; leave --adapter-only out to merge the adapter", a.Module)
 	case !ok:
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: module %s has no tensor in GGUF; report this with the command line, or leave --adapter-only out to merge the adapter", a.Module)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: module %s has no tensor in GGUF; report this, and include the command line, or leave --adapter-only out to merge the adapter", a.Module)
 	case a.Magnitude:
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store magnitudes (DoRA); leave --adapter-only out to merge the adapter", a.Module)
 	}

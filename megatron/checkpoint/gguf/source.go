@@ -186,12 +186,12 @@ func (r *request) part(from, to int64) []byte {
 func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	where, ok := s.c.where[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this with the command line", s.f.Path, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this, and include the command line", s.f.Path, name)
 	}
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
 	if int64(len(dst))%width != 0 || at%width != 0 {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: bytes %d to %d do not contain complete elements of type %s; report this with the command line", name, at, at+int64(len(dst)), dtype)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: bytes %d to %d do not contain complete elements of type %s; report this, and include the command line", name, at, at+int64(len(dst)), dtype)
 	}
 	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
 	for _, k := range where.pieces {

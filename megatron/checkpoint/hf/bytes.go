@@ -56,7 +56,7 @@ func (r *rule) runs(from, to int64) []run {
 func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width int64, read ReadAt) error {
 	i, ok := mp.byGlobal[global]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this with the command line", mp.Family, global)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this, and include the command line", mp.Family, global)
 	}
 	r := &mp.rules[i]
 	first, columns := int64(0), int64(1)
@@ -64,7 +64,7 @@ func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width i
 		first, columns = from[1], size[1]
 	}
 	if int64(len(dst)) != size[0]*columns*width {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: a buffer of %d bytes does not fit a part of %v elements; report this with the command line", global, len(dst), size)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: a buffer of %d bytes does not fit a part of %v elements; report this, and include the command line", global, len(dst), size)
 	}
 	list := r.runs(from[0], from[0]+size[0])
 	if src := &r.sources[0]; src.Transposed { // and then the only one
@@ -233,7 +233,7 @@ var bands = sync.Pool{New: func() any { return new([]byte) }}
 func (mp *Mapping) Scatter(dst []byte, name string, width int64, read ReadBox) error {
 	at, ok := mp.byHF[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this with the command line", mp.Family, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this, and include the command line", mp.Family, name)
 	}
 	rows := mp.rules[at[0]].sources[at[1]].Shape[0]
 	return mp.ScatterRows(dst, name, 0, rows, width, read)
@@ -247,13 +247,13 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 	// The rule that the tensor belongs to, and which of its sources it is.
 	at, ok := mp.byHF[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this with the command line", mp.Family, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this, and include the command line", mp.Family, name)
 	}
 	r := &mp.rules[at[0]]
 	rows, columns := r.size()
 	src := &r.sources[at[1]]
 	if n := elements(src.Shape[1:]) * (to - from); int64(len(dst)) != n*width {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: a buffer of %d bytes does not fit %d elements; report this with the command line", name, len(dst), n)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: a buffer of %d bytes does not fit %d elements; report this, and include the command line", name, len(dst), n)
 	}
 	// Runs of neighbouring rows of ours that this tensor has, transposed or as they are.
 	for _, run := range r.runs(0, rows) {

@@ -126,7 +126,7 @@ func (d *dequantized) ReadAt(name string, dst []byte, at int64) error {
 	width := checkpoint.Width(w.info.DType)
 	from, values := at/width, make([]float32, int64(len(dst))/width)
 	if at%width != 0 || int64(len(dst))%width != 0 || at+int64(len(dst)) > w.info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes from byte %d do not contain complete elements of type %s; report this with the command line", name, len(dst), at, w.info.DType)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes from byte %d do not contain complete elements of type %s; report this, and include the command line", name, len(dst), at, w.info.DType)
 	}
 	var err error
 	if w.transposed {

@@ -58,7 +58,7 @@ func (c *reading) experts(f *fields) {
 		c.deepSeekExperts(f)
 	}
 	if !slices.Contains(e.Layers, true) {
-		c.fail("no layer has experts; use the family of the dense model")
+		c.fail("model_type is that of a model with experts, but no layer has any; set model_type to that of the dense model")
 	}
 }
 

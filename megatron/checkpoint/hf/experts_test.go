@@ -78,7 +78,7 @@ func TestMixtureRefusals(t *testing.T) {
 	for _, c := range []struct{ family, more, says string }{
 		{Qwen3MoE, `,"num_experts":4,"num_local_experts":5`, "different values: 4 and 5"},
 		{Qwen3MoE, `,"num_experts":1`, "num_experts_per_tok"},
-		{Qwen3MoE, `,"mlp_only_layers":[0,1,2,3]`, "no layer has experts"},
+		{Qwen3MoE, `,"mlp_only_layers":[0,1,2,3]`, "no layer has any; set model_type"},
 		{Qwen3MoE, `,"mlp_only_layers":[1,99]`, "mlp_only_layers names layer 99; the 4 layers are 0 to 3"},
 		{Qwen2MoE, `,"mlp_only_layers":[-1]`, "mlp_only_layers names layer -1"},
 		{GLM4MoE, `,"first_k_dense_replace":-1`, "first_k_dense_replace is -1"},

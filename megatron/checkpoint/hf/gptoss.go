@@ -178,7 +178,7 @@ func readSlab[T float32 | float64](name string, read func(name string) ([]T, []i
 func (mp *Mapping) scatterSlabs(dst []byte, name string, from, to, width int64, read ReadBox) error {
 	n := elements(mp.slabs[name][1:]) * width
 	if int64(len(dst)) != n*(to-from) {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes cannot be divided among %d experts; report this with the command line", name, len(dst), to-from)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes cannot be divided among %d experts; report this, and include the command line", name, len(dst), to-from)
 	}
 	for j := from; j < to; j++ {
 		if err := mp.Scatter(dst[(j-from)*n:][:n], slabName(name, int(j)), width, read); err != nil {

@@ -101,7 +101,7 @@ func (s *Mapped) ReadWatched(name string, box mpu.Piece, dst []byte, see func(ra
 	kind, global := s.split(name)
 	dtype, ok := s.dtypes[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this with the command line", s.info.Path, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this, and include the command line", s.info.Path, name)
 	}
 	return s.mapping.Gather(dst, global, box.From, box.Size, checkpoint.Width(dtype), func(name string, dst []byte, at int64) error {
 		if err := kind.ReadAt(name, dst, at); err != nil {

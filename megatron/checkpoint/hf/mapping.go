@@ -478,7 +478,7 @@ func (mp *Mapping) Sources() []Source {
 func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name string) ([]T, []int64, error)) ([]T, error) {
 	i, ok := mp.byGlobal[global]
 	if !ok {
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this with the command line", mp.Family, global)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this, and include the command line", mp.Family, global)
 	}
 	r := mp.rules[i]
 	// Their tensors.
@@ -523,7 +523,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 	}
 	at, ok := mp.byHF[name]
 	if !ok {
-		return nil, nil, exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this with the command line", mp.Family, name)
+		return nil, nil, exitcode.Errorf(exitcode.Internal, "internal error: %s models have no tensor %q; report this, and include the command line", mp.Family, name)
 	}
 	r, s := mp.rules[at[0]], at[1]
 	values, err := get(r.global)
@@ -539,7 +539,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 		shape[0] = rows
 	}
 	if int64(len(values)) != rows*width {
-		return nil, nil, exitcode.Errorf(exitcode.Internal, "internal error: tensor %q has %d elements, but its shape %v needs %d; report this with the command line", r.global, len(values), r.shape, rows*width)
+		return nil, nil, exitcode.Errorf(exitcode.Internal, "internal error: tensor %q has %d elements, but its shape %v needs %d; report this, and include the command line", r.global, len(values), r.shape, rows*width)
 	}
 	n := int64(1)
 	for _, d := range shape {

@@ -118,7 +118,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 	}
 	width := checkpoint.Width(info.DType)
 	if at%width != 0 || int64(len(dst))%width != 0 || at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes from byte %d do not contain complete elements of type %s; report this with the command line", name, len(dst), at, info.DType)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes from byte %d do not contain complete elements of type %s; report this, and include the command line", name, len(dst), at, info.DType)
 	}
 	from, to := at/width, (at+int64(len(dst)))/width
 	if from == to {

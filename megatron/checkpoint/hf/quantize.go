@@ -107,7 +107,7 @@ func (z *quantizing) fill(dst []byte, part string, from, to int64) error {
 	}
 	row := int64(len(dst)) / max(1, to-from)
 	if to*row > int64(len(raw)) {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: for rows up to %d, a buffer of %d bytes has the wrong size; report this with the command line", part, to, len(raw))
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: for rows up to %d, a buffer of %d bytes has the wrong size; report this, and include the command line", part, to, len(raw))
 	}
 	copy(dst, raw[from*row:to*row])
 	return nil

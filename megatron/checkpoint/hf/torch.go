@@ -136,7 +136,7 @@ func (t *Torch) ReadAt(name string, dst []byte, at int64) error {
 		return exitcode.Errorf(exitcode.BadData, "%s has no tensor %q", t.dir, name)
 	}
 	if at < 0 || at+int64(len(dst)) > v.Bytes() {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s: bytes %d to %d are outside its %d bytes; report this with the command line", t.where(name), at, at+int64(len(dst)), v.Bytes())
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s: bytes %d to %d are outside its %d bytes; report this, and include the command line", t.where(name), at, at+int64(len(dst)), v.Bytes())
 	}
 	if v.Contiguous() {
 		return t.say(name, v.ReadAt(dst, at))

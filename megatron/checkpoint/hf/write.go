@@ -355,7 +355,7 @@ func (v *values) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	at = box.From[0] * row
 	if int64(len(all)) < at+box.Len() {
-		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q has %d elements, but elements up to %d were requested; report this with the command line", name, len(all), at+box.Len())
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q has %d elements, but elements up to %d were requested; report this, and include the command line", name, len(all), at+box.Len())
 	}
 	_, _ = safetensors.Encode(dst[:0], "F32", all[at:at+box.Len()]) // F32 is known
 	return nil

@@ -49,7 +49,7 @@ func New(d *device.Device, world *comm.Group, jump int, tensors []mpu.Stored, fi
 		return s, nil
 	}
 	if len(files) != Segments {
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: memory checkpoints: found %d segments, expected %d; report this with the command line", len(files), Segments)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: memory checkpoints: found %d segments, expected %d; report this, and include the command line", len(files), Segments)
 	}
 	for g := range generations {
 		if s.own[g], err = open(files[g]); err != nil {

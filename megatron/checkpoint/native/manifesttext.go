@@ -56,7 +56,7 @@ func (m *Manifest) writeBody(w io.Writer) error {
 		Files   []File `json:"files"`
 	}{m.Format, m.Version, m.State, m.Files})
 	if err != nil {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: the state of the run cannot be written as JSON: %w; report this with the command line", err)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: the state of the run cannot be written as JSON: %w; report this, and include the command line", err)
 	}
 	out := bufio.NewWriterSize(w, 1<<20) // keeps its first error
 	out.WriteString(bodyOpen)

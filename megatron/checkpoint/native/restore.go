@@ -254,7 +254,7 @@ func (c *copier) write(dst device.Tensor, raw []byte) error {
 		known := safetensors.Decode(values, c.have.DType, raw)
 		converted, ok := safetensors.Encode(nil, want, values)
 		if !known || !ok {
-			return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: values of type %s cannot be converted to %s; report this with the command line", c.have.DType, want)
+			return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: values of type %s cannot be converted to %s; report this, and include the command line", c.have.DType, want)
 		}
 		raw = converted
 	}

@@ -136,7 +136,7 @@ func (s *saver) add(t mpu.Stored, dev *device.Device) error {
 // checkStored catches what only a mistake of ours makes.
 func checkStored(t mpu.Stored) error {
 	bad := func(what string) error {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: tensor %q %v: %s; report this with the command line", t.Name, t.Global, what)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: tensor %q %v: %s; report this, and include the command line", t.Name, t.Global, what)
 	}
 	if _, ok := dtypeName[t.Tensor.DType]; !ok || !t.Tensor.Given() || !t.Tensor.Contiguous() {
 		return bad("its buffer " + t.Tensor.String() + " cannot be stored")

@@ -86,11 +86,11 @@ func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 func (s *source) ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
 	t := s.index[name]
 	if t == nil {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: %s has no tensor %q; report this with the command line", s.folder.Path, name)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: %s has no tensor %q; report this, and include the command line", s.folder.Path, name)
 	}
 	width := dtypeOf[t.DType].Size()
 	if !checkpoint.Inside(box, t.Shape) || int64(len(dst)) != box.Len()*width {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q %v; report this with the command line", len(dst), box.From, box.Size, name, t.Shape)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q %v; report this, and include the command line", len(dst), box.From, box.Size, name, t.Shape)
 	}
 	parts, err := s.parts(t, see)
 	if err != nil {

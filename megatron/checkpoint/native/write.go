@@ -65,7 +65,7 @@ func tasks(src checkpoint.Source, t checkpoint.Tensor) (list []blocks.Task) {
 func nativeState(src checkpoint.Source) (State, error) {
 	state, info := src.State(), src.Info()
 	if err := state.KeepSpecials(info.Specials); err != nil {
-		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: internal error: the special tokens of %s cannot be written as JSON: %w; report this with the command line", info.Path, err))
+		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: internal error: the special tokens of %s cannot be written as JSON: %w; report this, and include the command line", info.Path, err))
 	}
 	if len(state.Config) > 0 || info.Model == nil {
 		return state, nil
@@ -73,7 +73,7 @@ func nativeState(src checkpoint.Source) (State, error) {
 	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src)}
 	text, err := json.Marshal(&c)
 	if err != nil {
-		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: internal error: the model of %s cannot be written as JSON: %w; report this with the command line", info.Path, err))
+		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: internal error: the model of %s cannot be written as JSON: %w; report this, and include the command line", info.Path, err))
 	}
 	state.Config = text
 	return state, nil

@@ -202,7 +202,7 @@ func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	t, ok := f.tensors[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this with the command line", f.path, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this, and include the command line", f.path, name)
 	}
 	info, _ := f.file.Info(t.key)
 	width, err := checkpoint.Width(info.DType), error(nil)

@@ -25,7 +25,7 @@ const maxManifest = 1 << 32
 func (r *Remote) Save(ctx context.Context, folder string) error {
 	iteration, ok := native.Iteration(filepath.Base(folder))
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: %s does not have the name of an iteration's folder; report this with the command line", folder)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: %s does not have the name of an iteration's folder; report this, and include the command line", folder)
 	}
 	// What an earlier process left unfinished is known before anything is sent.
 	if r.left == nil {

@@ -19,7 +19,7 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "rank %d of %d ranks is not possible: ranks are numbered from 0", c.Rank, c.World)
 	}
 	if len(c.Secret) == 0 {
-		return nil, exitcode.Errorf(exitcode.Internal, "rendezvous: internal error: no secret was given; report this with the command line")
+		return nil, exitcode.Errorf(exitcode.Internal, "rendezvous: internal error: no secret was given; report this, and include the command line")
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = usualTimeout

@@ -153,7 +153,7 @@ var ops = map[comm.ReduceOp]nccl.Op{comm.Sum: nccl.Sum, comm.Max: nccl.Max}
 // call makes NCCL's call; messages where it has none.
 func (g *group) call(c *comm.Collective) error {
 	if c.Reduce == comm.Tree {
-		return exitcode.Errorf(exitcode.Internal, "internal error: the sum of %s must have the order of a tree, which neither NCCL nor point-to-point messages support; report this with the command line", c.Op)
+		return exitcode.Errorf(exitcode.Internal, "internal error: the sum of %s must have the order of a tree, which neither NCCL nor point-to-point messages support; report this, and include the command line", c.Op)
 	}
 	switch c.Op {
 	case comm.AllReduce:

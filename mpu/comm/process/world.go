@@ -107,7 +107,7 @@ func (p *World) watch() {
 // is another group.
 func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
-		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the process of rank %d cannot join the group %s of ranks %v as rank %d; report this with the command line", p.rank, name, members, rank)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: the process of rank %d cannot join the group %s of ranks %v as rank %d; report this, and include the command line", p.rank, name, members, rank)
 	}
 	member, err := comm.Join(name, rank, members, p.size)
 	if err != nil {

@@ -189,7 +189,7 @@ func seen(e *engine.Engine, d *device.Device, micros []*engine.Micro) (all [][]f
 		err = failed
 	}
 	if err == nil && len(all) != layers+1 {
-		err = exitcode.Errorf(exitcode.Internal, "internal error: %d tensors were recorded for a model of %d layers; report this with the command line", len(all), layers)
+		err = exitcode.Errorf(exitcode.Internal, "internal error: %d tensors were recorded for a model of %d layers; report this, and include the command line", len(all), layers)
 	}
 	return all, err
 }

@@ -292,7 +292,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.parts[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "internal error: %s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q; report this with the command line", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q; report this, and include the command line", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }
