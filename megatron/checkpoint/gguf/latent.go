@@ -123,10 +123,12 @@ func (s *settling) latent() {
 	rotary, _ := s.take("rope.dimension_count")
 	key, okK := s.take("attention.key_length_mla")
 	value, okV := s.take("attention.value_length_mla")
-	for key, ok := range map[string]bool{"attention.key_length_mla": okK, "attention.value_length_mla": okV} {
-		if !ok {
-			s.fail("%s is missing: older files, which have kv_b in one tensor, are not supported; convert the model again", s.key(key))
-		}
+	const missing = "%s is missing: older files, which have kv_b in one tensor, are not supported; convert the model again"
+	if !okK {
+		s.fail(missing, s.key("attention.key_length_mla"))
+	}
+	if !okV {
+		s.fail(missing, s.key("attention.value_length_mla"))
 	}
 	if !okK || !okV {
 		return
