@@ -417,7 +417,7 @@ func (l *RowParallelLinear) BiasValue() device.Tensor {
 	return l.Bias.Value
 }
 
-// weightGradient accumulates dW += dyᵀ·x into the main gradient.
+// weightGradient accumulates dW += dyᵀ·x into the main gradient; leaves count where it is a sum on a grid.
 func weightGradient(d *device.Device, leaves Leaves, w *Param, dy, x device.Tensor) {
 	if w.Frozen {
 		return

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+enum { AMX_STEP = 32 }; /* of k, of a product of tiles of bf16 */
+
 /* 1 where it may be used; MONOTRON_AMX=off and mt_isa_limit forbid it. */
 int32_t mt_amx(void);
 

@@ -46,6 +46,10 @@ typedef struct {
   void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
 } attention_kernels;
 
+const attention_kernels *mt_attention_amx(void);    /* bf16; NULL where it cannot be compiled */
+const attention_kernels *mt_attention_bf16(void);   /* bf16 by AVX512_BF16; NULL where there is none */
+const attention_kernels *mt_attention_paired(void); /* bf16 by any set, with the bits of mt_attention_amx */
+
 /* Those of a call: of the best set also with --layout-invariant. */
 const attention_kernels *mt_attention_kernels(const mt_attention_forward_args *f);
 

@@ -5,8 +5,6 @@
 #include "isa_level.h"
 #include "tile.h"
 
-const attention_kernels *mt_attention_bf16(void);
-
 #ifdef MT_HAS_AMX
 #define MT_ISA MT_AVX512
 #define K(name) name##_dots

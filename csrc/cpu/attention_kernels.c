@@ -6,10 +6,6 @@
 #include "isa.h"
 #include <stddef.h>
 
-const attention_kernels *mt_attention_amx(void);
-const attention_kernels *mt_attention_bf16(void); /* NULL where there is none */
-const attention_kernels *mt_attention_paired(void); /* with the bits of mt_attention_amx */
-
 const attention_kernels *mt_attention_kernels(const mt_attention_forward_args *f) {
   const attention_kernels *own = NULL;
   if (f->q.dtype == MT_BF16) {

@@ -5,7 +5,6 @@
 #include "attention.h"
 #include "isa.h"
 
-const attention_kernels *mt_attention_paired(void);
 const attention_kernels *mt_attention_paired(void) { return MT_CALL_AT(mt_isa_ordered, kernels_of); }
 
 #else
@@ -22,44 +21,28 @@ V vf K(rounded)(vf x) {
 
 /* Sums of MR rows by NV vectors: those of one chain, those of the other and what they are added to stay in registers. */
 #undef MR
+#undef NV
 #if MT_ISA == MT_AVX512
 #define MR 4
 #else
 #define MR 2
 #endif
 #define NV 2
-enum { K(STEP) = 32 }; /* of k, of a product of AMX's tiles */
-
-/* sum = the products of k, k + 2, ... of a step, with k = 0 or 1: `a` and `b` begin with them. */
-V void K(chain)(const float *a, int64_t lda, const float *b, int64_t ldb, vf sum[MR][NV]) {
-#pragma GCC unroll 4
-  for (int i = 0; i < MR; i++)
-#pragma GCC unroll 2
-    for (int j = 0; j < NV; j++) sum[i][j] = (vf){0};
-  for (int64_t p = 0; p < K(STEP); p += 2) {
-    vf y0 = v_flushed(v_load(b + p * ldb, MT_F32, 0)), y1 = v_flushed(v_load(b + p * ldb, MT_F32, LANES));
-#pragma GCC unroll 4
-    for (int i = 0; i < MR; i++) {
-      vf x = v_flushed(v_set(a[i * lda + p]));
-      sum[i][0] = v_flushed(v_mad(x, y0, sum[i][0]));
-      sum[i][1] = v_flushed(v_mad(x, y1, sum[i][1]));
-    }
-  }
-}
+#include "paired.h"
 
 V void K(micro)(int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int add) {
   vf sum[MR][NV], even[MR][NV], odd[MR][NV];
 #pragma GCC unroll 4
   for (int i = 0; i < MR; i++)
 #pragma GCC unroll 2
-    for (int j = 0; j < NV; j++) sum[i][j] = add ? v_flushed(v_load(c + i * ldc, MT_F32, j * LANES)) : (vf){0};
-  for (int64_t p = 0; p < k; p += K(STEP)) {
-    K(chain)(a + p, lda, b + p * ldb, ldb, even);
-    K(chain)(a + p + 1, lda, b + (p + 1) * ldb, ldb, odd);
+    for (int j = 0; j < NV; j++) sum[i][j] = add ? v_load(c + i * ldc, MT_F32, j * LANES) : (vf){0};
+  for (int64_t p = 0; p < k; p += AMX_STEP) {
+    K(chain)(a + p, lda, 1, b + p * ldb, ldb, even);
+    K(chain)(a + p + 1, lda, 1, b + (p + 1) * ldb, ldb, odd);
 #pragma GCC unroll 4
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 2
-      for (int j = 0; j < NV; j++) sum[i][j] = v_flushed(sum[i][j] + v_flushed(even[i][j] + odd[i][j]));
+      for (int j = 0; j < NV; j++) sum[i][j] = K(add_chains)(sum[i][j], even[i][j], odd[i][j]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < MR; i++)

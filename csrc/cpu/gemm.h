@@ -102,8 +102,6 @@ gemm_by_row *mt_gemm_bf16_by_row(void);   /* the same */
  * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
 
-enum { GEMM_STEP = 32 }; /* of k, of a product of AMX's tiles of bf16 */
-
 #define GEMM_AHEAD 2048 /* bytes behind those of a column by itself that are asked of memory meanwhile */
 
 /* What is asked of memory while dot products are made: for the columns that have a bit, what

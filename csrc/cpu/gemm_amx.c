@@ -1,4 +1,5 @@
 /* GEMM for bf16 on AMX: C in 2 x 2 tile registers of 16 x 16 sums, 32 k a step. */
+#include "amx.h"
 #include "amx_tiles.h"
 #include "gemm.h"
 
@@ -9,7 +10,7 @@
 
 #include "gelu.h"
 
-enum { SIDE = 32, STEP = GEMM_STEP, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
+enum { SIDE = 32, STEP = AMX_STEP, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
 
 /* A tile at an edge: what is not there is zero. */
 static void pack_edge(char *out, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {

@@ -13,7 +13,7 @@ const gemm_kernels *mt_gemm_ordered_kernels(void) { return MT_CALL_AT(mt_isa_ord
 /* Every set's kernel adds up each element by itself: as AMX does where leaves of bf16 are complete steps of AMX, else a
  * chain of fused multiply-adds along k. */
 const gemm_kernel *mt_gemm_ordered(int32_t dtype, int64_t leaf) {
-  if (dtype != MT_BF16 || leaf == 0 || leaf % GEMM_STEP != 0) return mt_gemm_ordered_kernels()->f32;
+  if (dtype != MT_BF16 || leaf == 0 || leaf % AMX_STEP != 0) return mt_gemm_ordered_kernels()->f32;
   return mt_amx_with(mt_isa_ordered) ? mt_gemm_amx_ordered() : mt_gemm_ordered_kernels()->paired;
 }
 
@@ -104,40 +104,22 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   }
 }
 
-/* sum = the products of k, k + 2, ... of a step, with k = 0 or 1: `a` and `b` begin with them. */
-V void K(chains)(const float *a, const float *b, vf sum[MR][NV]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < MR; i++)
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; j++) sum[i][j] = (vf){0};
-  for (int64_t k = 0; k < GEMM_STEP; k += 2, a += 2 * MR, b += 2 * NR) {
-    vf y[NV];
-    __builtin_prefetch(a + 16 * MR);
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; j++) y[j] = v_flushed(v_load(b, MT_F32, j * LANES));
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; i++) {
-      vf x = v_flushed(v_set(a[i]));
-#pragma GCC unroll 4
-      for (int j = 0; j < NV; j++) sum[i][j] = v_flushed(v_mad(x, y[j], sum[i][j]));
-    }
-  }
-}
+#include "paired.h"
 
-/* c += the products of k that are even in a step + those of k that are odd, step by step. Not inlined, so that all of
+/* c += the products of each step, in the order of AMX. Not inlined, so that all of
  * it is between the changes of the mode of its caller. */
 static __attribute__((noinline)) void K(pairs)(int64_t depth, const float *a, const float *b, float *c, const char *next) {
   vf even[MR][NV], odd[MR][NV];
-  for (int64_t k = 0; k < depth; k += GEMM_STEP, a += GEMM_STEP * MR, b += GEMM_STEP * NR, next += GEMM_STEP * 16) {
-    for (int i = 0; i < GEMM_STEP / 4; i++) __builtin_prefetch(next + i * 64, 0, 2); /* the next panel of B, from the outer cache */
-    K(chains)(a, b, even);
-    K(chains)(a + MR, b + NR, odd);
+  for (int64_t k = 0; k < depth; k += AMX_STEP, a += AMX_STEP * MR, b += AMX_STEP * NR, next += AMX_STEP * 16) {
+    for (int i = 0; i < AMX_STEP / 4; i++) __builtin_prefetch(next + i * 64, 0, 2); /* the next panel of B, from the outer cache */
+    K(chain)(a, 1, MR, b, NR, even);
+    K(chain)(a + MR, 1, MR, b + NR, NR, odd);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
       for (int j = 0; j < NV; j++) {
         float *p = c + i * NR + j * LANES;
-        v_store(p, MT_F32, 0, v_flushed(v_flushed(v_load(p, MT_F32, 0)) + v_flushed(even[i][j] + odd[i][j])));
+        v_store(p, MT_F32, 0, K(add_chains)(v_load(p, MT_F32, 0), even[i][j], odd[i][j]));
       }
   }
 }
@@ -329,7 +311,7 @@ static const gemm_kernel K(f32) = {
 };
 
 static const gemm_kernel K(paired) = {
-    .mr = MR, .nr = NR, .k_unit = GEMM_STEP, .k_block = 256, .element = 4,
+    .mr = MR, .nr = NR, .k_unit = AMX_STEP, .k_block = 256, .element = 4,
     .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro_paired),
 };
 

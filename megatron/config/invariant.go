@@ -35,7 +35,7 @@ func (c *Run) LayoutBounds() (all []LayoutBound) {
 }
 
 // leafPositions is how many positions a leaf of weight gradients has at least, unless --sequence-leaves is given: adding
-// a leaf to a grid takes as long as the products of about 10 positions in f32, and of 80 in bf16 with AMX.
+// a leaf to a grid takes as long for few positions as for many.
 const leafPositions = 256
 
 // SequenceLeaves is the default of Step.SequenceLeaves: a power of two up to `leaves`, for samples of `positions`. It depends on no layout.

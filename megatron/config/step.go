@@ -41,7 +41,7 @@ type Step struct {
 	RouterLossByLearned   bool // then routers' own losses are weighted by the tokens that the loss counts, not by all
 
 	Leaves         int // of every axis that a layout may cut, whose sums are trees of these (--layout-invariant); 0: the layout changes bits
-	SequenceLeaves int // of the positions of a sample in weight gradients of column- and row-parallel layers, at most Leaves
+	SequenceLeaves int // of the positions of a sample in weight gradients of column- and row-parallel layers and of the output layer, at most Leaves
 	LeafSamples    int // of a global batch, at most: how many leaves are added to a gradient
 
 	LogitDivisor float64 // logits are divided by it; 0: they are not

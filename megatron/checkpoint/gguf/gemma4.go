@@ -193,13 +193,17 @@ func (s *settling) ints(key string) []int64 {
 // perLayer is the number that layers of a kind have.
 func (s *settling) perLayer(key string, kinds []bool, kind bool) int64 {
 	list, found := s.ints(key), int64(-1)
+	name := "no window"
+	if kind {
+		name = "a window"
+	}
 	for i := range kinds {
 		switch {
 		case len(list) == 1:
 			return list[0]
 		case i >= len(list) || kinds[i] != kind:
 		case found >= 0 && list[i] != found:
-			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d, but %d in other layers that also have %s", s.key(key), list[i], i, found, map[bool]string{true: "a window", false: "no window"}[kind]))
+			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d, but %d in other layers that also have %s", s.key(key), list[i], i, found, name))
 			return found
 		default:
 			found = list[i]

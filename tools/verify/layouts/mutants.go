@@ -344,8 +344,9 @@ func others(m Model, v Variant) []*Mutant {
 		for _, leaves := range []int{0, n / 2} { // 0: sums in the order of the layout
 			add(fmt.Sprintf("%d leaves instead of %d", leaves, n), Setup{config: func(c *config.Run, _ *ranks.Rank) { c.Leaves = leaves }})
 		}
-		if half := n / 2; half > 0 {
-			add(fmt.Sprintf("%d leaves of a sample instead of %d", half, n), Setup{config: func(c *config.Run, _ *ranks.Rank) { c.SequenceLeaves = half }})
+		if all := m.Config.SequenceLeaves; all > 1 {
+			half := all / 2
+			add(fmt.Sprintf("%d leaves of a sample instead of %d", half, all), Setup{config: func(c *config.Run, _ *ranks.Rank) { c.SequenceLeaves = half }})
 		}
 	}
 	if v.Layout.TP > 1 {
